@@ -47,8 +47,8 @@ bf16: true
 
 @frozen
 class Imported:
-    """The result of an import: the draft, the spec's text, and the bundle's files (None if the spec does not
-    compile).
+    """The result of an import: the draft, the spec's text, and the bundle's files. The files are None if the spec does
+    not compile.
     """
 
     draft: Draft
@@ -71,7 +71,7 @@ class Imported:
 
     @property
     def outcomes(self) -> dict[str, str]:
-        """The outcome of each key of the source: `mapped`, `extra`, `irrelevant` and so on."""
+        """Maps each key of the source to its outcome: `mapped`, `extra`, `irrelevant` and so on."""
         return {one.key: one.outcome for one in self.draft.outcomes.values()}
 
     @property
@@ -97,14 +97,15 @@ def imported(text: str, *arguments: str, name: str = "recipe.yaml", root: str = 
     draft, spec = convert(text, *arguments, name=name, folder=root)
     workspace = _FilesNextTo(root)
     workspace.extra_files.update(draft.files)
-    workspace.allow_oom = True  # a published file states no hardware, so the tests choose one
+    # a published file states no hardware, so the tests choose it, and the run may exceed its memory
+    workspace.allow_oom = True
     files, checked = compile_text(spec.encode(), "recipe.xp", workspace)
     errors = tuple(f"{one.code} {one.message}" for one in checked.problems if one.severity == ERROR)
     return Imported(draft, spec, errors, files or {})
 
 
 class _FilesNextTo(Workspace):  # type: ignore[misc]
-    """A workspace that also has files that exist only in memory."""
+    """A workspace with additional files, which exist only in memory."""
 
     def __init__(self, root: str) -> None:
         super().__init__(root)
@@ -122,8 +123,8 @@ class _FilesNextTo(Workspace):  # type: ignore[misc]
 
 
 def leaves(table: Mapping[str, Entry]) -> Iterator[Entry]:
-    """Yield every innermost value of a nested configuration, with its path. An empty list or mapping also counts as an
-    innermost value.
+    """Yield every innermost value of a nested configuration, with its path. An empty list or an empty mapping also
+    counts as an innermost value.
     """
     for entry in table.values():
         yield from _leaves(entry)
@@ -138,8 +139,8 @@ def _leaves(entry: Entry) -> Iterator[Entry]:
 
 
 def unaccounted(draft: Draft, table: Mapping[str, Entry]) -> list[str]:
-    """The keys of a configuration for which the import reports no outcome. An outcome of a mapping holds for all keys
-    inside the mapping.
+    """The keys of a configuration for which the import reports no outcome. If a mapping has an outcome, it holds for
+    all keys inside the mapping.
     """
     known = {key for _, key in draft.outcomes}
 

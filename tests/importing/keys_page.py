@@ -46,8 +46,8 @@ def page() -> str:
 
 
 def _read(source: str, table: keys.KeyTable) -> list[str]:
-    """Return the keys of a tool that xpc's importer handles by code: the keys that the importer looks up while it
-    imports a minimal file and that have no row in the table, and the keys that the table marks as read.
+    """Return the keys of a tool that xpc's importer handles by code. These are keys without a row in the table, which
+    the importer looks up when it imports a minimal file, and keys that the table marks as read.
     """
     draft, _ = convert(BARE[source], "--from", source)
     stated = {key for key, row in table.items() if row.read or row.usual is not None}
@@ -56,8 +56,8 @@ def _read(source: str, table: keys.KeyTable) -> list[str]:
 
 
 def _table(what: str, keys: Mapping[str, str], form: str) -> Iterator[str]:
-    """A Markdown table with one row for each reason. The row lists all keys with this reason. In `form`, braces stand
-    where the reason is inserted.
+    """A Markdown table with one row for each reason. The row lists all keys with this reason. In `form`, a pair of
+    braces is replaced by the reason.
     """
     by_reason: dict[str, list[str]] = {}
     for key, why in keys.items():

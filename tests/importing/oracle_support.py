@@ -1,5 +1,5 @@
-"""The arguments with which axolotl and LLaMA-Factory would train a file, as `make oracles` recorded them in oracles/,
-converted into a form that can be compared with a bundle.
+"""The arguments with which axolotl and LLaMA-Factory would train a file. `make oracles` has recorded them in oracles/.
+This module converts them into a form that can be compared with a bundle.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ def lines(name: str) -> list[Record]:
 
 @cache
 def records(tool: str) -> tuple[Record, dict[str, Record]]:
-    """A pair: the first record of a tool, with its versions and defaults, and a mapping from each file's name to its
-    record.
+    """A pair: the first record of a tool, which has its versions and defaults, and a mapping from each file's name to
+    the file's record.
     """
     head, *found = lines(tool)
     return head, {one["file"]: one for one in found}
 
 
 def axolotl(name: str, version: str = "axolotl") -> Record | None:
-    """The arguments with which axolotl would train a file, under the names that they have in a bundle; None if axolotl
-    refuses the file. `version` is "axolotl-0.19" for the newer version's answer.
+    """The arguments with which axolotl would train a file, under the names that a bundle uses; None if axolotl refuses
+    the file. `version` is "axolotl" or, for the records of the newer version, "axolotl-0.19".
     """
     head, known = records(version)
     record = known[name]
@@ -92,7 +92,7 @@ def axolotl(name: str, version: str = "axolotl") -> Record | None:
 
 
 def llamafactory(name: str) -> Record | None:
-    """The arguments with which LLaMA-Factory would train a file, under the names that they have in a bundle; None if
+    """The arguments with which LLaMA-Factory would train a file, under the names that a bundle uses; None if
     LLaMA-Factory refuses the file.
     """
     head, known = records("llamafactory")
@@ -185,8 +185,8 @@ def _adapter(config: Record) -> Record | None:
 FLAT = ("constant", "reduce_lr_on_plateau", "greedy")
 """Schedules for which transformers ignores the warm-up."""
 SAME_OPTIMIZERS = {"adamw_8bit": "adamw_bnb_8bit"}
-"""Maps the first name of an optimizer that transformers has under two names to the second one. The comparison replaces
-the first by the second.
+"""transformers has some optimizers under two names: maps the first name to the second. The comparison replaces the
+first name by the second.
 """
 ARGUMENTS = (
     "learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm", "lr_scheduler_type",
@@ -198,12 +198,12 @@ ARGUMENTS = (
     "loss_type", "desirable_weight", "undesirable_weight", "center_rewards_coefficient", "label_smoothing",
     "loraplus_lr_ratio", "ddp_timeout",
 )  # fmt: skip
-"""Arguments of the trainer on which it depends what is trained, evaluated, saved and published."""
+"""Arguments of the trainer that decide what is trained, evaluated, saved and published."""
 
 
 def ours(found: Imported) -> Record:
-    """The arguments in the bundle of an imported file. They have the same names as in the records of the tools, so that
-    both can be compared.
+    """The arguments in the bundle of an imported file. They have the same names as in the tools' records, so that they
+    can be compared with these.
     """
     payload, stated = found.payload, found.arguments
     out = {key: stated.get(key) for key in ARGUMENTS}
@@ -258,8 +258,9 @@ reports a difference for the key, these arguments may differ.
 
 
 def differing(theirs: Record, mine: Record, output: Any) -> dict[str, tuple[Any, Any]]:
-    """Return the differences that the import should have reported: map each argument that the tool and the bundle set
-    to different values, although the import says nothing about it, to the tool's and the bundle's value.
+    """Return the differences that the import should have reported. These are the arguments that the tool and the bundle
+    set to different values although the import reports no difference. Each is mapped to a pair: the tool's value and
+    the bundle's value.
     """
     spoken = {key for name in output for key in COVERS.get(name, (name,))}
     spoken |= set() if theirs["save_strategy"] == "steps" else {"save_steps"}
@@ -277,7 +278,7 @@ def _flat(record: Record) -> Record:
 def _alike(one: Any, other: Any) -> bool:
     if isinstance(one, str) and isinstance(other, float):  # YAML 1.1 reads 5e-6 as a string
         return math.isclose(float(one), other, rel_tol=1e-9)
-    if isinstance(one, str) and isinstance(other, list):  # a regular expression, matched as peft does
+    if isinstance(one, str) and isinstance(other, list):  # a regular expression: peft also matches names with it
         homes = ("model.layers.3", "model.language_model.layers.3")
         names = [f"{home}.{block}.{name}_proj" for home in homes for block in BLOCKS for name in NAMES]
         return {found.rpartition(".")[2] for found in names if re.fullmatch(one, found)} == set(other)

@@ -1,4 +1,4 @@
-"""The command `xpc import` writes the right files, messages and exit statuses."""
+"""The command `xpc import` writes the right files and messages, and has the right exit status."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Imports were measured on public files. The committed list of these files has their repositories, paths and blob ids,
-but not their contents.
+"""Results of imports were measured on public files. A committed list has the repositories, paths and blob ids of these
+files, but not their contents.
 """
 
 from __future__ import annotations

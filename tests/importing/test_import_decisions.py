@@ -1,5 +1,5 @@
-"""The decisions that `--partial` lists: several lines with the same cause make one decision. Warnings about decisions
-say what the script does.
+"""The decisions that `--partial` lists: if several lines have the same cause, they make one decision. A warning about a
+decision says what the script does.
 """
 
 from __future__ import annotations

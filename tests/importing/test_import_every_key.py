@@ -1,5 +1,5 @@
-"""Every argument of every class of each stack is imported alone. It becomes a setting, stays under `extra`, or is
-refused or irrelevant for a stated reason.
+"""Every argument of every class of each stack is imported alone. It becomes a setting, or stays under `extra`, or the
+import states why it is refused or irrelevant.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ UNSTATED = {
 """
 
 ALONE = {"loss_weights", "dataset_text_field"}
-"""Arguments that are only read together with another setting: `loss_weights` needs a list of losses, and
-`dataset_text_field` needs text rows, on which distill does not train.
+"""Arguments that are read only together with something else: `loss_weights` needs a list of losses, and
+`dataset_text_field` needs rows of text, but distill does not train on such rows.
 """
 ELSEWHERE = {
     "use_liger_kernel": ("model", "liger"), "pad_token": ("tokenizer", "pad_token"),
     "trust_remote_code": ("model", "trust_remote_code"), "dataset_num_proc": ("data", "workers"),
 }  # fmt: skip
-"""Maps arguments that the bundle does not state among the trainer's arguments to their section and key in
-trainer_args.json.
+"""Maps arguments to the section and the key of trainer_args.json that have their value, if it is not among the
+trainer's arguments.
 """
 
 
@@ -98,8 +98,8 @@ def test_every_argument_of_the_class(target, method):
 
 
 def _stated(text: str, target: str, method: str, name: str, value: object) -> dict[str, object]:
-    """Map each argument whose value in the bundle differs from the value in the imported file to both values. Empty if
-    no argument differs, or if a rule refuses the spec.
+    """Map each argument whose value in the bundle differs from its value in the imported file to a pair of both values.
+    Empty if no argument differs, or if a rule refuses the spec.
     """
     found = imported(text, *HARDWARE, "--target", target, "--method", method)
     if found.errors:

@@ -1,5 +1,5 @@
-"""In a first sample of 368 public files, some features were once refused or misread by the import. Each of them is
-tested here with a similar file.
+"""Features of public files. In a first sample of 368 files, the import once refused or misread each of them. Each
+feature is tested here with a similar file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Features of a second sample of public files, such as numbers written as strings, and booleans that have no effect."""
+"""Features of the public files in a second sample, such as numbers written as strings, and booleans that have no
+effect.
+"""
 
 from __future__ import annotations
 
@@ -120,7 +122,7 @@ TOGETHER = {
     "load_best_model_at_end": PAIRS.replace("dpo\n", "rm\n")
     + "load_best_model_at_end: true\nval_size: 0.1\neval_strategy: steps\neval_steps: 500\n",
 }
-"""Maps the key that the import's error message names to a file. LLaMA-Factory itself refuses each of these files."""
+"""Files that LLaMA-Factory itself refuses. Each is under the key that the import's error message must name."""
 
 
 @pytest.mark.parametrize("key", TOGETHER)

@@ -1,4 +1,4 @@
-"""LLaMA-Factory's files that train Qwen2.5-VL on images become specs. If a file has something that no spec can do, the
+"""LLaMA-Factory's files that train Qwen2.5-VL on images become specs. If a file uses a feature that no spec has, the
 import reports one error.
 """
 
@@ -33,7 +33,7 @@ OPENAI = {"role_tag": "role", "content_tag": "content", "user_tag": "user", "ass
 
 
 def written(folder: Path, about: dict[str, Any], row: dict[str, Any], more: str = "", stage: str = "sft") -> str:
-    """Write the file, its dataset and an image; return the name of the file."""
+    """Write the configuration file, its dataset and an image; return the name of the configuration file."""
     (folder / "data").mkdir()
     (folder / "data" / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     (folder / "data" / "dataset_info.json").write_text(json.dumps({"rows": {"file_name": "rows.json", **about}}))

@@ -1,7 +1,7 @@
 """If the import reports a key as irrelevant, the key does not change the arguments with which the tool itself would
 train. `make oracles` has recorded these arguments.
 
-HARMLESS and OF_A_KEY list arguments that such a key may change nevertheless, each with the reason why the change does
+HARMLESS and OF_A_KEY list arguments that such a key may change nevertheless. For each, they state why the change does
 not affect the result.
 """
 
@@ -21,7 +21,7 @@ sys.path.append(oracle_support.FOLDER)
 from irrelevant_cases import VALUES
 
 MEGATRON = "it decides how Megatron computes, not the result"
-"""The reason in keys.toml for Megatron's keys. No test runs a tool with them, because Megatron is not installed."""
+"""The reason in keys.toml for Megatron's keys. Megatron is not installed, so no test runs a tool with them."""
 IRRELEVANT = {
     tool: [
         key
@@ -37,14 +37,14 @@ HARMLESS = {
     "dataloader_prefetch_factor": "how far workers read ahead",
     "sample_packing_efficiency": "an estimate of the steps of an epoch, which the rows decide",
 }
-"""Maps arguments of axolotl that concern only the machine or reports to the reason. A key that changes only these
-arguments is irrelevant.
+"""Maps arguments of axolotl to the reason why they concern only the machine or the reports. A key that changes only
+these arguments is irrelevant.
 """
 OF_A_KEY = {
     # axolotl sets these arguments later, on Ray's workers
     "use_ray": {"batch_size", "fp16", "torch_dtype"},
     "gemma4_hybrid_attn_impl": {"attn_implementation", "multipack_real_batches", "sample_packing_drop_attention_mask"},
-    # another attention kernel has the same result
+    # other attention kernels have the same result
 }
 
 

@@ -1,4 +1,4 @@
-"""The key tables are well-formed, name settings and arguments that exist, and have no superfluous row."""
+"""The key tables are well-formed. The settings and arguments that they name exist, and no row is superfluous."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ARGUMENTS = {
     if stack.refused(method) is None
     for name in stack.fields(stack.config(method))
 } | {argument for row in TABLE for argument in row.args}
-"""Every argument that a class of TRL has on one of the stacks, and every argument that the schema names."""
+"""Every argument of a class of TRL on any of the stacks, and every argument that the schema names."""
 
 
 def test_the_tables_are_found() -> None:
@@ -70,7 +70,7 @@ MORE = {
     "axolotl": ["adapter: qlora\nload_in_4bit: true\n", "rl: dpo\nhub_model_id: a/b\n", "rl: grpo\nfsdp: full_shard\n"],
     "llamafactory": ["stage: pt\n", "stage: dpo\ndataset: dpo_en_demo\n", "finetuning_type: freeze\nval_size: 0.1\n"],
 }  # fmt: skip
-"""Lines for which a reader looks up keys that it does not look up for a minimal file."""
+"""Lines that make a reader look up more keys than for a minimal file."""
 
 
 @pytest.mark.parametrize("source", MORE)

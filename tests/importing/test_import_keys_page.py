@@ -1,4 +1,4 @@
-"""docs/import-keys.md is what keys_page.py generates today from the importers' tables."""
+"""docs/import-keys.md is up to date: it is what keys_page.py generates from the importers' tables."""
 
 from __future__ import annotations
 

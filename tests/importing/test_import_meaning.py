@@ -139,7 +139,7 @@ def test_the_names_of_speakers_are_those_that_the_runtime_does_not_know_anyway()
 def test_evaluations_of_axolotl_are_its_own_arithmetic():
     found = ax("val_set_size: 0.1\neval_steps: 50\n").arguments
     assert (found["eval_strategy"], found["eval_steps"], found["eval_on_start"]) == ("steps", 50, True)
-    # of two epochs: one evaluation per epoch is 0.5 of the run
+    # the run has two epochs, so one evaluation per epoch is one per 0.5 of the run
     once = ax("val_set_size: 0.1\nevals_per_epoch: 1\n").arguments
     assert (once["eval_strategy"], once["eval_steps"]) == ("steps", 0.5)
     never = ax("val_set_size: 0.1\nevals_per_epoch: 0\n").arguments

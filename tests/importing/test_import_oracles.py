@@ -46,8 +46,8 @@ OUT_OF_SCOPE = {
         "a trainer of LLaMA-Factory's own",
     "llamafactory/examples/v1/train_full/train_full_muon.yaml": "a Muon of LLaMA-Factory's own, for FSDP2",
 }  # fmt: skip
-"""Maps files that are left out of the count to the reason. Only these reasons are allowed: the language excludes the
-file's parallelism, trainer, weights or model, or the tool itself refuses the file.
+"""Maps files that are not counted to the reason. Only two reasons are allowed: the language excludes the file's
+parallelism, trainer, weights or model, or the tool itself refuses the file.
 """
 REFUSED = {
     "axolotl/examples/glm47-flash/lora_fsdp.yaml": "XP453",  # 8-bit base under FSDP.
@@ -56,9 +56,9 @@ REFUSED = {
     "axolotl/examples/mimo/mimo-7b-qlora.yaml": "XP701",  # Remote code without a pinned commit.
     "llamafactory/examples/ascend/qwen3moe_full_sft_fsdp.yaml": "XP480",  # FSDP is configured in accelerate's file.
 }
-"""Maps files whose spec does not compile to the code of the error, or to the key that the import refuses."""
+"""Maps files whose spec does not compile. The value is the code of the error, or the key that the import refuses."""
 ALONE = ("llamafactory/examples/extras/galore/llama3_full_sft.yaml",)
-"""Files that the tool itself refuses on several GPUs, so they are imported for one GPU."""
+"""Files that the tool itself refuses on several GPUs. They are imported for one GPU."""
 LEAST = {"axolotl": 0.9, "llamafactory": 0.95}
 
 

@@ -118,8 +118,8 @@ STREAMS = (
     (TRL, "dataset_streaming: true\n", None),
     (TRL, "streaming: true\nshuffle_dataset: true\n", 1000),
 )
-"""Files with one streamed source. Each row has the file, additional lines, and the expected size of the shuffle buffer
-in rows.
+"""Files with one streamed source. A row has the file, additional lines, and the expected number of rows in the shuffle
+buffer.
 """
 
 
@@ -354,7 +354,9 @@ def test_our_templates_say_what_the_tools_say(messages):
 
 
 def rendered(name: str, messages: object) -> str:
-    """The conversation as transformers renders it by this template, whose `{% generation %}` tags are ignored."""
+    """The conversation as transformers renders it with this template. The `{% generation %}` tags of the template are
+    ignored.
+    """
     jinja2 = pytest.importorskip("jinja2", reason="jinja2 comes with the training stack")
     text = (axolotl_template(name) or "").replace("{%- generation -%}", "").replace("{%- endgeneration -%}", "")
     environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True)

@@ -1,5 +1,5 @@
-"""`xpc import --partial` writes known keys as settings of a spec and every other line as a comment, and lists the
-decisions that are left to the user.
+"""`xpc import --partial` writes a spec in which known keys are settings, and every other line is a comment. It also
+lists the decisions that are left to the user.
 """
 
 from __future__ import annotations

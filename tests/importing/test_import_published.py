@@ -55,8 +55,8 @@ ELSEWHERE = {
     "dataset_kwargs": "no version of the targets reads these keys of it", "loss_type": "a list on trl-1.16",
     "do_eval": "follows eval_strategy", "optim": "by its name in the target",
 }  # fmt: skip
-"""Maps keys to the other form or place in which the bundle states their value. The tests of single keys check these
-values.
+"""Maps keys whose value the bundle states in another form or place to this form or place. The tests of single keys
+check these values.
 """
 
 
@@ -72,8 +72,8 @@ def test_a_recipe_of_the_hugging_face_family(path):
     assert not found.draft.wrong, found.messages
     if "code" in path:
         judged = [one for one in found.errors if "rewards.py" not in one and "groups of 14" not in one]
-        # The user must supply these rewards, and a group of 14 completions does not fit seven processes. Both errors
-        # are expected.
+        # Two errors are expected: the user must supply these rewards, and a group of 14 completions does not fit seven
+        # processes.
         assert not judged, judged
         return
     stated = found.arguments
@@ -126,7 +126,7 @@ IMPOSSIBLE = {
     "llamafactory/examples/megatron/qwen3_moe_full.yaml": "pipeline_model_parallel_size",
     "llamafactory/examples/v1/train_batching_strategy/train_full_fsdp2_dynamic_padding_free.yaml": "batching_strategy",
 }
-"""Maps each file to its key for which TRL, PEFT and accelerate have no equivalent."""
+"""Maps each file to its key that has no equivalent in TRL, PEFT and accelerate."""
 
 
 @pytest.mark.slow

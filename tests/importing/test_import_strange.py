@@ -1,4 +1,4 @@
-"""If a value fits no setting, the import reports it with its line. No import writes a spec that cannot be parsed."""
+"""If a value fits no setting, the import reports it with its line. No import writes a spec that fails to parse."""
 
 from __future__ import annotations
 

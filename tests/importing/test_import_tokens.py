@@ -1,5 +1,5 @@
-"""Rows in every prompt format of axolotl and LLaMA-Factory: the bundle trains on the tool's token ids and loss mask, or
-the import reports a difference or refuses the file. `make oracles` has recorded the tools' ids and masks.
+"""Rows in every prompt format of axolotl and LLaMA-Factory. The bundle trains on the tool's token ids and loss mask;
+otherwise the import reports a difference or refuses the file. `make oracles` has recorded the tools' ids and masks.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DIFFERENT = {
         "turns that do not alternate": "formatting",
     },
 }
-"""Maps each case in which the bundle's tokens differ from the tool's to the key for which the import reports the
+"""Cases in which the bundle's tokens differ from the tool's. Each is mapped to the key for which the import reports the
 difference.
 """
 REFUSED = {
@@ -88,7 +88,7 @@ TOGETHER = {
     "axolotl": ("chatml", "alpaca", "completion of another column"),
     "llamafactory": ("alpaca by qwen", "sharegpt by qwen", "messages with tags", "a column of system prompts"),
 }
-"""Maps each tool to cases of different row formats. They are combined to one file with several datasets."""
+"""Maps each tool to cases with different row formats. These are combined into one file with several datasets."""
 
 
 @pytest.mark.parametrize("tool", sorted(TOGETHER))

@@ -1,5 +1,5 @@
-"""Features that public files have and published examples of the tools do not have: repeated keys, keys that the tool
-does not know, and models in folders of another machine.
+"""Features of public files that the tools' published examples do not have: repeated keys, keys that the tool does not
+know, and models in folders of another machine.
 """
 
 from __future__ import annotations
@@ -213,9 +213,9 @@ def test_reward_function_of_a_module_is_in_the_file_of_that_module() -> None:
 
 
 def test_pretraining_reports_how_texts_are_packed() -> None:
-    """LLaMA-Factory joins all texts into one stream, and cuts it into rows in which texts attend to each other. A
-    bundle keeps packed texts apart, which needs flash attention; without flash attention, it does not pack. In both
-    cases, the import reports the difference.
+    """LLaMA-Factory joins all texts into one stream, and cuts it into rows in which texts attend to each other. With
+    flash attention, a bundle keeps packed texts apart; without flash attention, it does not pack. In both cases, the
+    import reports the difference.
     """
     text = FACTORY.replace("stage: sft", "stage: pt").replace("template: qwen\n", "template: llama3\n")
     for model, apart in (

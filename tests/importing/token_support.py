@@ -1,5 +1,5 @@
-"""The tokens and loss mask on which a bundle trains, read from the batches of the bundle's own trainer. The bundle is
-compiled from an imported case of oracles/token_cases.py.
+"""The tokens and loss mask on which a bundle trains. They are read from the batches of the bundle's own trainer. The
+bundle is compiled from an imported case of oracles/token_cases.py.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def laid_together(parts: list[Case], tool: str, folder: str) -> Imported:
 
 
 def trained_on(found: Imported, folder: str) -> list[dict[str, Any]]:
-    """The rows on which the bundle's trainer trains, as its collator returns them. They have the same form as the rows
-    that were recorded from other tools.
+    """The rows on which the bundle's trainer trains, as its collator returns them. They have the same form as the
+    recorded rows of the tools.
     """
     import run_features
 
@@ -97,8 +97,8 @@ def weights(folder: str) -> None:
 
 
 def _row(trainer: Any, row: Any) -> dict[str, Any]:
-    """A row of the trainer in the form of the recorded rows. For a preference pair, it has both answers, each with the
-    prompt before it.
+    """A row of the trainer in the form of the recorded rows. For a preference pair, the result has both answers, each
+    with the prompt before it.
     """
     if "chosen_ids" in row:
         return {one: answer(row.get("prompt_ids", []), row[f"{one}_ids"]) for one in ("chosen", "rejected")}

@@ -26,7 +26,7 @@ from xpc.compiler.plan.time import Work, range_of, sent, speed, table, touched
 from xpc.compiler.registry import find_model
 
 STATED = ("peft_t4", "fms_models")
-"""Groups of held-out measurements whose runs a spec can state, with peaks that torch's allocator reported."""
+"""Groups of held-out measurements. A spec can state their runs, and torch's allocator reported their peaks."""
 OTHERS = os.path.join(points.HERE, "others.json")
 HEADS = {
     "gemma-3-1b": "gemma-3-1b",
@@ -46,7 +46,7 @@ def peak(row: Row) -> float | None:
 
 
 def exact(row: Row) -> bool:
-    """Whether a Hugging Face trainer made the run, and torch's allocator reported the peak of the run."""
+    """Whether a Hugging Face trainer made the run, and torch's allocator reported its peak."""
     return row["stack"].startswith("hf") and row["metric"] == "torch_allocated"
 
 
@@ -56,9 +56,7 @@ def kept() -> list[Row]:
 
 
 def errors(rows: Sequence[Row], guess: Callable[[Row], float | None] = peak) -> list[float]:
-    """The relative error (predicted / measured - 1) of each row for which there are both a prediction and a measured
-    peak.
-    """
+    """For each row with a prediction and a measured peak, the relative error: predicted / measured - 1."""
     out = []
     for row in rows:
         found, measured = guess(row), row["measured_peak_gib"]
@@ -68,7 +66,9 @@ def errors(rows: Sequence[Row], guess: Callable[[Row], float | None] = peak) -> 
 
 
 def line(name: str, found: Sequence[float]) -> str:
-    """A row of a table about errors of predictions: the number of errors, and their mean, median, maximum and bias."""
+    """A row of a table about errors of predictions. It has the number of errors, their mean, median and maximum, and
+    the bias.
+    """
     if not found:
         return f"| {name} | rows: 0 | | | | |"
     sizes = [abs(one) for one in found]
@@ -85,12 +85,12 @@ def judged(row: Row) -> str:
 
 
 def head_load(row: Row, length: int) -> Load | None:
-    """The plan's input for a measurement of TRL's fused loss head: full fine-tuning in bf16 with recomputation, one row
-    per step.
+    """The plan's input for a measurement of TRL's fused loss head. The run is full fine-tuning in bf16 with
+    recomputation, and has one row per step.
     """
     facts = find_model(HEADS[row.get("model", "gemma-3-1b")])
     if facts is None or row.get("trainer") == "GRPO scoring":
-        return None  # this measurement is of GRPO's scoring pass alone, without a training step
+        return None  # this measurement is only of GRPO's scoring pass, without a training step
     pair = row.get("trainer") == "DPO"
     return Load(
         facts=facts, family=facts.model_type, engine="none", stage=0, world=1, shard=1, offload=0, element=2,
@@ -101,7 +101,7 @@ def head_load(row: Row, length: int) -> Load | None:
 
 
 def heads() -> list[str]:
-    """The section about runs whose loss TRL's fused output head computes: measured and predicted memory."""
+    """The section about runs whose loss is computed by TRL's fused output head: measured and predicted memory."""
     out = ["| model | trainer, loss | tokens | measured GiB | predicted | |", "|---|---|---|---|---|---|"]
     for row in points.rows("fused_head_points.jsonl"):
         measured, length = row["peak_gib"], row.get("seq", 2048)
@@ -149,8 +149,8 @@ NOTES = (
 
 
 def peaks_in_range() -> tuple[int, int, float]:
-    """Return three numbers about peaks that torch's allocator reported, of runs that a spec can state: how many peaks
-    there are, how many of them lie in the predicted range, and the median width of this range relative to the
+    """Return three numbers about the runs that a spec can state and whose peaks torch's allocator reported: the number
+    of peaks, how many of them lie in the predicted range, and the median width of this range relative to the
     prediction.
     """
     found = [(points.load(row), row["measured_peak_gib"]) for row in kept() if exact(row) and row["measured_peak_gib"]]
@@ -166,9 +166,9 @@ def peaks_in_range() -> tuple[int, int, float]:
 
 
 def speed_groups() -> dict[str, list[float]]:
-    """Map four groups of runs to the errors of their predicted tokens/s: runs of llm-foundry, each predicted from
-    llm-foundry's runs of other models; runs of Hugging Face trainers; runs of mixtures of experts with these trainers;
-    and runs of trainers with their own training loops.
+    """Map the names of four groups of runs to the errors of their predicted tokens/s. The groups are: runs of
+    llm-foundry, each predicted from llm-foundry's runs of other models; runs of Hugging Face trainers; runs of these
+    trainers with mixtures of experts; and runs of trainers that have their own training loop.
     """
     out: dict[str, list[float]] = {"llm-foundry": [v / row["tok_s_gpu"] - 1 for row, v in utilisation.excluded()]}
     dense = out["Hugging Face trainers"] = []
@@ -186,8 +186,8 @@ def speed_groups() -> dict[str, list[float]]:
 
 
 def long_rows() -> tuple[float, float]:
-    """Return two numbers of seconds per step when 8 H100 share one row of 1,048,576 tokens (Qwen3 8B): the predicted
-    number, and the number in the release notes of TRL 1.13.
+    """Return two numbers: the predicted seconds per step, and the seconds per step in the release notes of TRL 1.13. In
+    this run, 8 H100 share one row of 1,048,576 tokens (Qwen3 8B).
     """
     facts, length = find_model("qwen3-8b"), 2**20
     assert facts is not None

@@ -1,6 +1,4 @@
-"""Tiny models in which the tests measure activations: a configuration for each family, adapters, and quantized
-weights.
-"""
+"""Tiny models in which the tests measure activations: a configuration for each family, adapters, and quantized weights."""
 
 from __future__ import annotations
 
@@ -28,14 +26,16 @@ FREE = (
     (160, 160, 6, 3, 16, 4, 4),
 )
 """Shapes of models. Some have the same ratios of widths as published models, and some do not; the coefficients must
-hold for all of them. None has only one key head: under a mask, torch need not copy a single key head for all heads, so
-such a model keeps less than the coefficients say.
+hold for all of them. No shape has only one key head: under a mask, torch need not copy a single key head for all heads,
+so such a model would keep less than the coefficients say.
 """
 FILLED = (
     (64, 96, 4, 2), (64, 160, 2, 2), (96, 224, 4, 4), (128, 192, 8, 2), (128, 320, 4, 2), (192, 256, 6, 3),
     (96, 128, 6, 2), (160, 192, 10, 5), (128, 256, 8, 4), (192, 160, 12, 2),
 )  # fmt: skip
-"""Shapes for families with heads x head width = hidden size: hidden size, intermediate size, heads, key heads."""
+"""Shapes for families in which heads x head width = hidden size. A shape is a tuple: hidden size, intermediate size,
+heads, key heads.
+"""
 ALL_KEYS = ("gpt2", "gpt_neox", "opt")
 """Families with heads x head width = hidden size in which every query head has its own key head."""
 ONE_KEY = ("gpt_bigcode",)
@@ -46,7 +46,7 @@ ROTATED_HALF = ("glm", "glm4")
 """Families that rotate half of each head and copy the angles in each layer. The copies grow with the width of a head.
 """
 LATENT_MIXTURES = ("deepseek_v2", "deepseek_v3", "glm4_moe_lite")
-"""Families with latent attention and experts. Every token also passes an MLP next to the experts."""
+"""Families with latent attention and experts. Next to the experts, there is an MLP that every token passes."""
 LATENT = ("minicpm3", "youtu", *LATENT_MIXTURES)
 """Families with latent attention: queries, keys and values are projected to a rank, and expanded for each head."""
 COMPRESSED = (
@@ -55,8 +55,9 @@ COMPRESSED = (
     (160, 128, 8, 56, 24, 24, 16, 12), (192, 256, 6, 96, 56, 16, 32, 40), (96, 128, 2, 80, 72, 32, 16, 48),
     (160, 160, 10, 24, 16, 8, 20, 28), (128, 256, 16, 40, 80, 16, 24, 16), (64, 128, 8, 72, 40, 24, 8, 36),
 )  # fmt: skip
-"""Shapes for families with latent attention: hidden size, intermediate size, heads, rank of queries, rank of keys and
-values, the widths of the parts of a head with and without positions, and the width of a value head.
+"""Shapes for families with latent attention. A shape is a tuple: hidden size, intermediate size, heads, rank of
+queries, rank of keys and values, the width of the part of a head without positions, the width of the part with
+positions, and the width of a value head.
 """
 SHARED = tuple(
     (*shape, experts, each, inner, shared)
@@ -66,15 +67,15 @@ SHARED = tuple(
          (4, 3, 24, 2), (12, 2, 40, 1), (12, 4, 16, 3), (6, 1, 72, 2), (4, 2, 88, 1)) * 2,
     )
 )  # fmt: skip
-"""Shapes for mixtures with latent attention: the numbers as in `COMPRESSED`, then experts, experts per token, the width
-of an expert, and the width of the MLP next to the experts as a multiple of the width of an expert.
+"""Shapes for mixtures with latent attention: the numbers of `COMPRESSED`, then experts, experts per token, the width of
+an expert, and the width of the MLP next to the experts. The last width is a multiple of the width of an expert.
 """
 MIXTURES = ("mixtral", "qwen3_moe", "gpt_oss", *LATENT_MIXTURES)
 WINDOWED = (
     "cohere2", "cwm", "exaone4", "gemma2", "gemma3_text", "gpt_oss", "mistral", "mixtral", "olmo3", "phi3",
     "starcoder2",
 )  # fmt: skip
-"""Families in which some or all layers can use a sliding window. They are measured with a window longer than
+"""Families in which some or all layers can use a sliding window. They are measured with a window that is longer than
 the rows.
 """
 PERIODS = {
@@ -83,8 +84,8 @@ PERIODS = {
 
 
 def config(family: str, shape: tuple[int, ...], periods: int, window: int = 1024) -> dict[str, Any]:
-    """The configuration of a tiny model of a family. The layers of a family repeat a pattern, such as three linear
-    layers and a full one. The model has this pattern `periods` times.
+    """The configuration of a tiny model of a family. The layers of a family repeat a pattern, such as three layers with
+    linear attention and one with full attention. The model has this pattern `periods` times.
     """
     if family in LATENT:
         keys = ("hidden_size", "intermediate_size", "num_attention_heads", "q_lora_rank", "kv_lora_rank",
@@ -129,7 +130,7 @@ def facts(family: str, shape: tuple[int, ...], periods: int = 1) -> ModelFacts |
 
 
 def shapes(family: str) -> tuple[tuple[int, ...], ...]:
-    """The shapes (hidden size, number of heads and other sizes) in which a family is measured: the shapes that its
+    """The shapes in which a family is measured: the tuples of hidden size, number of heads and other sizes that its
     configuration allows.
     """
     if family in LATENT:
@@ -143,8 +144,8 @@ def shapes(family: str) -> tuple[tuple[int, ...], ...]:
 
 
 def uncounted(family: str) -> str | None:
-    """If the registry's formulas give another number of parameters than the real model has, a sentence about it; None
-    if the numbers are equal.
+    """If the number of parameters by the registry's formulas differs from that of the real model, a sentence about
+    this; None if both are equal.
     """
     shape = shapes(family)[2]
     known = facts(family, shape)
@@ -157,7 +158,7 @@ def uncounted(family: str) -> str | None:
 def built(
     family: str, shape: tuple[int, ...], periods: int, attention: str, dtype: torch.dtype, window: int = 1024
 ) -> Any:
-    """The decoder of a configuration, without its output head."""
+    """Build the decoder of a configuration, without an output head."""
     keys = config(family, shape, periods, window)
     made = transformers.AutoConfig.for_model(keys.pop("model_type"), pad_token_id=0, **keys)
     for name in vars(made):
@@ -222,7 +223,7 @@ TARGETS = {
 
 
 def adapted(model: Any, targets: str, rank: int, dropout: float, fp32: bool, kind: str = "lora") -> Any:
-    """The model with adapters of a kind in `load.KINDS` on the targets.
+    """Add adapters of a kind in `load.KINDS` to the targets; return the model.
 
     The adapters are float32, as PEFT makes them for a base in half precision. For rotations (oft), `rank` is the size
     of a block.
@@ -249,7 +250,7 @@ def adapted(model: Any, targets: str, rank: int, dropout: float, fp32: bool, kin
 
 
 def packed(model: Any) -> Any:
-    """The model prepared for fp16 as by TRL before 1.0: linear layers in 4 bits, all other weights in float32."""
+    """Prepare the model for fp16 as TRL before 1.0 does: linear layers in 4 bits, all other weights in float32."""
     import bitsandbytes
 
     for module in list(model.modules()):
@@ -270,8 +271,8 @@ def packed(model: Any) -> Any:
 
 
 def only_norms(model: Any) -> Any:
-    """Convert the norms to float32 and the embeddings to bf16. TRL before 1.0 does so for a bf16 run whose base model
-    is in 4 bits.
+    """Convert the norms to float32 and the embeddings to bf16, as TRL before 1.0 does for a bf16 run with a base model
+    in 4 bits.
 
     The code follows the rules of TRL's peft_module_casting_to_bf16.
     """

@@ -1,9 +1,8 @@
-"""Published measurements that were not used to fit anything (held out), and the section of docs/plan-accuracy.md about
-them.
+"""Published measurements to which nothing was fitted (held out), and their section of docs/plan-accuracy.md.
 
-`metric` says how the peak was measured: the plan predicts "allocated", and the other metrics include more memory. With
-packing and flash attention, tokens attend only within their document: `attended` is the length of a document, if the
-row is longer.
+`metric` says how the peak was measured. The plan predicts "allocated"; the other metrics include more memory. With
+packing and flash attention, tokens attend only within their document. If a row is longer than a document, `attended` is
+the length of a document.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ STAGES = {"ddp": 0, "zero2": 2, "zero3": 3, "fsdp": 3}
 
 
 def load(row: Row) -> Load:
-    """The plan's input for a measured run. The row's `trainer` says in which dtype that trainer holds the weights."""
+    """The plan's input for a measured run. The row's `trainer` decides in which dtype the weights are held."""
     facts, trainer, rank = points.sizes(row), row["trainer"], row["rank"]
     strategy, gpus = row.get("strategy", "ddp"), row.get("gpus", 1)
     # peft's prepare_model_for_kbit_training converts all weights that are not quantized to float32, whether or not
@@ -95,7 +94,7 @@ def tokens(row: Row) -> Speed | None:
 
 
 def group(rows: Sequence[Row], error: Callable[[Row], float | None], what: Mapping[str, str]) -> list[str]:
-    """A Markdown table with a row for each group of measurements, which has the errors of the group."""
+    """A Markdown table of errors, with a row for each group of measurements."""
     out = ["| group | what is measured | number | mean | worst | bias |", "|---|---|---|---|---|---|"]
     for name in dict.fromkeys(row["group"] for row in rows):
         found = [one for row in rows if row["group"] == name and (one := error(row)) is not None]
@@ -123,8 +122,8 @@ def judged(row: Row) -> str:
 
 
 def speed_error(row: Row) -> float | None:
-    """The relative error of the tokens per second that are predicted for a row: predicted / measured - 1. None if there
-    is no prediction.
+    """The relative error of a row's predicted tokens per second: predicted / measured - 1. None if there is no
+    prediction.
     """
     found = tokens(row)
     return None if found is None else found.tokens / row["tokens_s_gpu"] - 1
@@ -139,7 +138,7 @@ WHAT = {
     "gpu_test": "memory of an unknown kind; a custom trainer over transformers 4.49",
     "fms_models": "allocated memory: fms-hf-tuning, transformers 4.45, Mistral 7B, Mixtral, Llama 2 70B, PowerLM 3B",
 }
-"""Maps each group to the kind of memory that was measured, and the trainer and models of its runs."""
+"""Maps each group to a text: the kind of memory that was measured, and the trainers and models of its runs."""
 RUNS = {
     "zero3_a100": "LLaMA-Factory and xtuner, ZeRO-3 on 8 and 32 A100",
     "deepspeed_gist": "a custom training loop, ZeRO-2 and ZeRO-3 on 8 A800",
@@ -151,7 +150,7 @@ RUNS = {
     "torchtitan": "FSDP on 8 and 128 H100 of 500 W",
     "fms_models": "fms-hf-tuning of the models above, on one and two A100",
 }
-"""Maps each group of measured runs to their trainers, strategies and GPUs, in the words of the page."""
+"""Maps each group of measured runs to a text of the page: their trainers, strategies and GPUs."""
 
 
 def section() -> list[str]:

@@ -1,4 +1,5 @@
-"""Read the published measurements that were collected last, and write their section of docs/plan-accuracy.md.
+"""Read those published measurements that were collected last, and write the section of docs/plan-accuracy.md about
+them.
 
 The measurements are divided into two halves by the digest of a row's source (`points.aside`). The first half may be
 used to widen ranges and to correct formulas; the second half is never used for that. `lengths` marks runs whose rows
@@ -30,7 +31,7 @@ FASTEST = 0.8
 
 
 def speed_rows() -> list[Row]:
-    """The measurements of speed. Those above FASTEST are left out, because no GPU can be so fast."""
+    """The measurements of speed. A measurement above FASTEST is left out, because no GPU can be so fast."""
     return [row for row in points.rows("later_speed.jsonl") if used(row) <= FASTEST]
 
 
@@ -43,8 +44,8 @@ def used(row: Row) -> float:
 
 
 def kinds(row: Row) -> list[str]:
-    """The reasons why the range of a run's predicted hours is wider: `quantized`, `experts`, `lengths`, or a chip other
-    than A100 and H100.
+    """The reasons why the range of a run's predicted hours is wider: `quantized`, `experts`, `lengths`, or a GPU that
+    has another chip than A100 and H100.
     """
     gpu = find_gpu(row["gpu"])
     assert gpu is not None
@@ -61,8 +62,7 @@ def time(row: Row) -> float:
 
 
 def fitted() -> list[tuple[Row, str]]:
-    """The measured runs that may be used to widen a range of predicted speeds, each with the name of the range that it
-    may widen.
+    """The measured runs that may widen a range of predicted speeds, as pairs of a run and the name of this range.
 
     Two groups of runs are left out: compiled runs of torchtune, because the plan does not cover them, and runs whose
     measured memory contradicts their own description.
@@ -86,7 +86,7 @@ def _half(rows: list[Row]) -> list[str]:
 
 
 def inside(rows: list[Row]) -> int:
-    """How many of these runs took a time within the range that the plan states for the run."""
+    """How many of these runs took a time within the range that the plan states for them."""
     ranges = [range_of(kinds(row)) for row in rows]
     return sum(low <= time(row) <= high for row, (low, high) in zip(rows, ranges))
 

@@ -3,11 +3,11 @@
 A model of two periods of the family's layer pattern is built on the CPU, at several widths. The storages that
 `torch.autograd.graph.saved_tensors_hooks` sees in the second period are added up. Each storage counts once, and
 parameters do not count. So the sum is what one more period needs. One part of the sum is linear in the length of the
-sequence, another part quadratic. Over the different widths, each part is a simple combination of sizes such as hidden
-size, MLP width and heads. `make coefficients` writes the coefficients of these sizes to the coefficients.json of the
-stack whose libraries were measured.
+sequence, another part is quadratic. Each part is a simple combination of sizes such as hidden size, MLP width and
+heads, with the same coefficients at all widths. `make coefficients` writes the coefficients to the coefficients.json of
+the stack whose libraries were measured.
 
-Two differences between CPU and GPU are corrected. A dropout on the CPU saves noise of the input's dtype, while CUDA's
+Two differences between CPU and GPU are corrected. On the CPU, dropout saves noise in the input's dtype, but CUDA's
 kernel saves one byte per element, so `torch.native_dropout` is used instead. Attention with dropout has no fused kernel
 on the CPU. So attention's dropout is turned off here; on a GPU, the fused kernel saves nothing for the dropout.
 """
@@ -24,21 +24,21 @@ from family_models import LATENT, MIXTURES, ROTATED_HALF, adapted, built, facts,
 
 LENGTHS = (64, 96, 192)
 WITHOUT_SDPA = ("gemma2", "gpt_oss")
-"""Families that transformers runs only with eager or flash attention, because they cap logits or have attention
+"""Families that transformers runs only with eager or flash attention, because they have capped logits or attention
 sinks.
 """
 
 WITHOUT_ROTATIONS = (*MIXTURES, *LATENT, "gpt2")
-"""Families for whose layers peft makes no rotations, or rotations of another shape. They have stacked experts, `Conv1D`
-layers, or latent attention, whose layer `kv_b_proj` cannot be rotated (XP234).
+"""Families for whose layers peft makes no rotations, or rotations of another shape. These families have stacked
+experts, `Conv1D` layers, or latent attention. In the latter, the layer `kv_b_proj` cannot be rotated (XP234).
 """
 
 EXACT = 1e-9
 """A smaller relative error comes from rounding, and not from bytes that the plan does not count."""
 
 OWN_ATTENTION = ("falcon", "gpt_bigcode")
-"""Families for which transformers 4.52 has a class for each kind of attention, so that our function for flash attention
-on a CPU cannot replace it.
+"""Families for which transformers 4.52 has a separate class for each kind of attention. Our function cannot replace
+flash attention in these classes.
 """
 
 
@@ -58,8 +58,8 @@ def cuda_dropout() -> Iterator[None]:
 
 
 def saved(model: Any, first: int, length: int, padded: bool, autocast: bool) -> int:
-    """Run one sequence through the model; return the bytes that autograd saves from layer `first` on. Parameters do not
-    count, and each storage counts once.
+    """Run one sequence through the model. Return the bytes that autograd saves in layer `first` and all later layers.
+    Parameters do not count, and each storage counts once.
     """
     storages = [one.untyped_storage() for one in (*model.parameters(), *model.buffers())]
     # The dict keeps the storages alive. Otherwise torch could give the address of a freed storage to a new storage.
@@ -112,8 +112,8 @@ def residual(model: Any, first: int, length: int, padded: bool, autocast: bool) 
 
 
 def stack(model: Any) -> torch.nn.ModuleList:
-    """The list of the decoder's layers, which is the outermost module list of the model. There may be other lists
-    inside the layers, such as a list of experts.
+    """The decoder's layers: the outermost module list of the model. Inside the layers, there may be other lists, such
+    as a list of experts.
     """
     return next(one for one in model.modules() if isinstance(one, torch.nn.ModuleList))
 
@@ -126,23 +126,23 @@ BASES: dict[str, dict[str, Any]] = {
     "amp32": {"dtype": torch.float32, "autocast": True}, "wide": {"packed": True, "autocast": True},
     "norms": {"packed": True, "norms": True, "autocast": True},
 }  # fmt: skip
-"""Kinds of base models that are measured with adapters. Each has a dtype, may run under autocast, and may be quantized
-to 4 bits (`packed`).
+"""Kinds of base models that are measured with adapters. Each kind has a dtype; it may run under autocast, and it may be
+quantized to 4 bits (`packed`).
 """
 KINDS: dict[str, dict[str, Any]] = {
     "sdpa": {}, "mask": {"padded": True}, "eager": {"attention": "eager"}, "flash": {"attention": "fused"},
 }  # fmt: skip
-"""Kinds of attention: "sdpa" is torch's without a mask, "mask" is torch's with the mask of a padded batch, "eager" is
-transformers' own, and "flash" is flash attention.
+"""Kinds of attention. "sdpa" is torch's attention without a mask, "mask" is torch's with the mask of a padded batch,
+"eager" is transformers' own, and "flash" is flash attention.
 """
 
 
 def expands_keys() -> bool:
-    """Whether this version of transformers repeats keys and values for every query head before it calls torch's own
-    attention (sdpa), for models with grouped-query attention. Versions before 4.54 do.
+    """For models with grouped-query attention: whether this version of transformers repeats keys and values for every
+    query head before it calls torch's own attention (sdpa). Versions before 4.54 do.
 
-    Flash attention gets the keys without repetitions, so in these versions autograd keeps fewer bytes for flash
-    attention than for torch's own.
+    Flash attention gets the keys without repetitions. So in these versions, autograd saves fewer bytes with flash
+    attention than with torch's own attention.
     """
     from transformers.integrations import sdpa_attention
 
@@ -162,12 +162,13 @@ def modes(family: str) -> dict[str, dict[str, Any]]:
     """The modes in which a family can be trained, as `trained/precision/attention`.
 
     `amp` computes in bf16 under autocast: full training of float32 weights, or float32 adapters on a bf16 base. `amp32`
-    is the same with a float32 base. `wide` has a 4-bit base whose other weights are all float32; in `norms`, only the
-    norms are. The mode `residual/norms` measures what recomputation keeps of a layer in `norms`. Flash attention is
-    measured only for families that do not have torch's own attention, or for which torch's own attention saves other
-    bytes. Adapters are measured with only one kind of attention: the effect of another kind is known from full
-    training. The bytes of DoRA and rotations follow from LoRA's bytes (`adapters.py`), except for a float32 base. PEFT
-    merges adapters into stacks of experts, which costs bytes per layer and not per token (`Adapters.merged`).
+    is the same with a float32 base. `wide` has a 4-bit base, and all weights that are not quantized are float32; in
+    `norms`, only the norms are float32. The mode `residual/norms` measures what recomputation keeps of a layer in
+    `norms`. Flash attention is measured only for families without torch's own attention, or if torch's own attention
+    saves a different number of bytes. Adapters are measured with only one kind of attention, because the effect of
+    another kind is known from full training. The bytes of DoRA and rotations follow from LoRA's bytes (`adapters.py`),
+    except for a float32 base. PEFT merges adapters into stacks of experts, which costs bytes per layer and not per
+    token (`Adapters.merged`).
     """
     capped = family in WITHOUT_SDPA
     kinds = (("eager", "flash") if family == "gemma2" else ("eager",)) if capped else ("sdpa", "mask", "eager")
@@ -180,8 +181,8 @@ def modes(family: str) -> dict[str, dict[str, Any]]:
 
 
 def _modes(family: str, kinds: tuple[str, ...], made: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Map the modes in which a family can be trained with these kinds of attention to how each is measured. `made` says
-    this for other modes.
+    """Map each mode in which a family can be trained with these kinds of attention to a description of how it is
+    measured. `made` has the descriptions of other modes.
     """
     out: dict[str, dict[str, Any]] = {
         f"full/{name}/{kind}": {**precision, **made[kind]} for name, precision in PRECISIONS.items() for kind in kinds
@@ -208,8 +209,8 @@ def _modes(family: str, kinds: tuple[str, ...], made: dict[str, dict[str, Any]])
 def measure(
     family: str, shape: tuple[int, ...], rank: int, requested: dict[str, dict[str, Any]], window: int = 1024
 ) -> dict[str, list[int]]:
-    """For each mode, the bytes that one period of the model's layers saves, at each of the sequence lengths. The second
-    of two periods is measured.
+    """For each mode, the bytes that one period of the model's layers saves, as a list with a number for each sequence
+    length. Of two periods, the second one is measured.
     """
     out: dict[str, list[int]] = {}
     # one model serves several modes, except in families whose attention cannot be replaced after the model is built
@@ -230,12 +231,12 @@ def measure(
         out[mode] = [
             count(model, period(family), n, how.get("padded", False), how.get("autocast", False)) for n in LENGTHS
         ]
-    gc.collect()  # hooks and graphs refer to each other: only the garbage collector frees them and the saved tensors
+    gc.collect()  # hooks and graphs refer to each other, so only the garbage collector frees them and the saved tensors
     return out
 
 
 def failure(family: str, mode: str, how: dict[str, Any]) -> str | None:
-    """The error with which the libraries fail in this mode. None if they do not fail."""
+    """The error of the libraries in this mode; None if they do not fail."""
     try:
         measure(family, shapes(family)[0], 4, {mode: how})
     except (RuntimeError, TypeError, ValueError) as error:
@@ -244,8 +245,8 @@ def failure(family: str, mode: str, how: dict[str, Any]) -> str | None:
 
 
 def growth(measured: list[int]) -> tuple[float, float]:
-    """Two coefficients of the measured bytes as a function of the length: the coefficient of the length, and that of
-    its square. A constant part (weights converted to another dtype) is dropped.
+    """Describe the measured bytes as a function of the length by two coefficients: that of the length, and that of its
+    square. A constant part (weights converted to another dtype) is dropped.
     """
     one, two, three = LENGTHS
     slopes = (measured[1] - measured[0]) / (two - one), (measured[2] - measured[1]) / (three - two)
@@ -254,12 +255,12 @@ def growth(measured: list[int]) -> tuple[float, float]:
 
 
 def solve(rows: list[dict[str, float]], values: list[float]) -> tuple[dict[str, float], float]:
-    """Express the values as a sum of sizes: return a coefficient for each size, and the largest relative error of the
-    sum.
+    """Express the values as a sum of sizes. Return a pair: a coefficient for each size, and the largest relative error
+    of the sum.
 
-    A size gets no coefficient if, in every shape, it is a combination of sizes earlier in the list. An example is the
-    width of the queries, if it always equals the hidden size. A coefficient should be a multiple of 1/4, because it is
-    the bytes of an element times a simple fraction.
+    A size gets no coefficient if, in every shape, it is a combination of earlier sizes in the list. For example, the
+    width of the queries gets none if it always equals the hidden size. A coefficient should be a multiple of 1/4,
+    because it is the bytes of an element times a simple fraction.
     """
     import numpy
 
@@ -281,8 +282,8 @@ def solve(rows: list[dict[str, float]], values: list[float]) -> tuple[dict[str, 
 
 
 def off_by(family: str, shape: tuple[int, ...], rank: int, rows: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """The relative error of the prediction for each mode: measured / predicted - 1. Predicted and measured are the
-    bytes that one period of the layer pattern saves for the backward pass, at the largest of LENGTHS.
+    """The relative error of the prediction for each mode: measured / predicted - 1. Both numbers are the bytes that one
+    period of the layer pattern saves for the backward pass, at the largest of LENGTHS.
     """
     from xpc.compiler.plan.coefficients import saved as predicted
 
@@ -297,8 +298,8 @@ def off_by(family: str, shape: tuple[int, ...], rank: int, rows: Mapping[str, Ma
 
 
 def holds(family: str, rows: Mapping[str, Mapping[str, float]], requested: Mapping[str, Any]) -> bool:
-    """Whether coefficients that were measured with other library versions also hold for the installed ones: these must
-    have the same modes, and at two shapes the predictions must be exact to the byte.
+    """Whether coefficients that were measured with other library versions also hold for the installed ones. This is so
+    if the installed ones have the same modes, and if the predictions at two shapes are exact to the byte.
     """
     return rows.keys() == requested.keys() and not any(
         abs(off) > EXACT for shape in shapes(family)[3:5] for off in off_by(family, shape, 6, rows).values()
@@ -330,7 +331,7 @@ def coefficients(family: str, requested: dict[str, dict[str, Any]]) -> dict[str,
 
 
 def names(family: str, mode: str) -> tuple[str, ...]:
-    """The names of model sizes, such as `hidden`. The bytes that a layer saves in this mode may depend on them."""
+    """The names of model sizes, such as `hidden`, on which the bytes of a layer in this mode may depend."""
     out = ["hidden", "intermediate", "heads x width", "kv heads x width", "heads", "kv heads", "one"]
     if family in MIXTURES:
         out[1:2] = ["chosen x hidden", "chosen x intermediate"]

@@ -1,12 +1,12 @@
-"""Write tests/plan/measured/others.json: what the memory estimators of accelerate and DeepSpeed predict for the rows
-with which the plan is compared.
+"""Write tests/plan/measured/others.json. It has the predictions of accelerate's and DeepSpeed's memory estimators for
+the rows with which the plan is compared.
 
-    python tests/plan/others.py
+python tests/plan/others.py
 
 accelerate 1.15's `accelerate estimate-memory` counts the weights, the largest layer and Adam's states for training in
 one dtype; DeepSpeed's `estimate_zero*_model_states_mem_needs` counts the model states under ZeRO. Neither counts
-activations or knows adapters, so a row with adapters gets the prediction for the full model. The numbers are predicted
-/ measured - 1, in the order of the page's rows.
+activations or knows adapters, so a row with adapters gets the prediction for the full model. The numbers in the file
+are predicted / measured - 1, in the order of the rows on the page.
 """
 
 from __future__ import annotations

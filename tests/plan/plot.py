@@ -1,5 +1,5 @@
-"""An SVG plot of predicted against measured peaks of GPU memory. Both axes are logarithmic; a point on the diagonal is
-exact.
+"""An SVG plot of predicted peaks of GPU memory against measured peaks. Both axes are logarithmic. A prediction is exact
+if its point is on the diagonal.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ def location(value: float) -> float:
 
 
 def svg(points: Sequence[tuple[float, float, bool]]) -> str:
-    """Draw the plot. Each point is (measured GiB, predicted GiB, whether torch's allocator reported the peak)."""
+    """Draw the plot. Each point is a tuple: measured GiB, predicted GiB, and whether torch's allocator reported the
+    peak.
+    """
     whole = SIDE + 2 * MARGIN
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {whole} {whole}" font-family="sans-serif" '

@@ -1,4 +1,4 @@
-"""Published measurements as input of the plan: each row of measured/memory_points.jsonl becomes a `Load`."""
+"""Published measurements as input of the plan. Each row of measured/memory_points.jsonl becomes a `Load`."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ FAMILIES = {
     "olmo-2": "olmo2", "starcoder2": "starcoder2", "falcon": "falcon", "opt": "opt", "santacoder": "gpt_bigcode",
     "gpt2": "gpt2", "pythia": "gpt_neox",
 }  # fmt: skip
-"""Maps the beginning of a measured model's name to the model's family. The default is Llama. Qwen (1) has the layers of
-Qwen2.
+"""Maps the beginning of a measured model's name to the model's family. Any other model counts as Llama. Qwen (1) has
+the same layers as Qwen2.
 """
 LOSSES = {"nll": "kept", "nll_old": "shifted", "fast_ce": "in_place", "flce": "fused"}
 TARGETS = {"q_proj": "q", "k_proj": "k", "v_proj": "v", "o_proj": "o"}
@@ -45,8 +45,8 @@ def rows(name: str) -> list[Row]:
 
 
 def aside(row: Row) -> bool:
-    """Whether a row of the measurements that were collected last belongs to the half to which nothing is fitted. The
-    last byte of the digest of the row's source decides.
+    """The measurements that were collected last have two halves, and nothing is fitted to the second one. Whether a row
+    belongs to this half is decided by the last byte of the digest of the row's source.
 
     The rows were divided in this way before any of them was predicted.
     """
@@ -55,7 +55,7 @@ def aside(row: Row) -> bool:
 
 def contradicts(row: Row) -> str:
     """The reason why a measurement is left out of all comparisons: fields are missing, or contradict each other. Empty
-    if it is not left out.
+    if the measurement is used.
     """
     notes = row["notes"]
     if "ZeRO" in notes and row["strategy"] == "single":
@@ -87,7 +87,7 @@ def facts(row: Row) -> ModelFacts:
 
 
 def sizes(row: Row) -> ModelFacts:
-    """The registry's sizes of a measured model, or the row's own if the registry does not have the model."""
+    """The registry's sizes of a measured model. If the registry does not have the model, the sizes in the row."""
     if "sizes" in row:
         given = row["sizes"]
         tables = given["vocab"] * given["hidden"] * (1 if given["tied"] else 2)
@@ -160,8 +160,8 @@ def loss(row: Row) -> str:
 
 
 def lora(row: Row, sizes: ModelFacts) -> Adapters:
-    """The adapters of a measured run. Of the sets of target modules for which the plan has coefficients, the adapters
-    have the one that is most similar to the run's. Their number of parameters is the one that was measured.
+    """The adapters of a measured run. The plan has coefficients for some sets of target modules; the result has the set
+    that is most similar to the run's, but the measured number of parameters.
     """
     targets = row["lora_targets"]
     standing = {TARGETS[name] for name in targets if name in TARGETS}
@@ -174,7 +174,7 @@ def lora(row: Row, sizes: ModelFacts) -> Adapters:
         params += row["lora_r"] * (sizes.hidden + sizes.vocab)
     sites = "all" if "mlp" in targets else "qkvo" if "o_proj" in targets or "k_proj" in targets else "qv"
     element = 4 if row["adapter_dtype"] == "fp32" else 2
-    # A fused kernel of fms computes dropout and adapter at once, and saves no activations of either of them.
+    # A fused kernel of fms computes dropout and adapter together, and saves the activations of neither.
     fused = "foak" in row["notes"]
     dropout, bits = 0.0 if fused else row["lora_dropout"], {"int8": 8}.get(row["quant"], 4) if row["quant"] else 0
     return Adapters(

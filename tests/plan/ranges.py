@@ -1,14 +1,14 @@
-"""The range of hours that a plan states: compute it, and check that it holds for runs to which it was not fitted.
+"""Compute the range of hours that a plan states, and check that it holds for runs to which it was not fitted.
 
-    python tests/plan/ranges.py
+python tests/plan/ranges.py
 
 writes compiler/plan/utilisation.json. A range has a lower and an upper bound for measured time / predicted time. The
-base range is the narrowest one that contains nine of ten measured runs. A source with n rows has the weight sqrt(n), so
-that neither one large table nor one unusual trainer decides it. The prediction itself is not moved to the middle of the
-range, so it stays without bias for the rows to which it was fitted. A row of llm-foundry is predicted from
-llm-foundry's rows of other models. Except for one factor for fms-hf-tuning, nothing was fitted to any other source. For
-GPUs whose chip is neither that of an A100 nor of an H100, a run is predicted from runs on the other GPUs of this kind.
-Some settings widen the range: DeepSpeed, a quantized base, rows of many lengths (GPUs wait for each other), mixtures of
+base range is the narrowest range that contains nine of ten measured runs. A source with n rows has the weight sqrt(n),
+so that neither one large table nor one unusual trainer decides it. The prediction itself is not moved to the middle of
+the range, so it stays without bias for the rows to which it was fitted. A row of llm-foundry is predicted from
+llm-foundry's rows of other models. Except for one factor for fms-hf-tuning, nothing was fitted to any other source. If
+a GPU has neither the chip of an A100 nor that of an H100, runs on it are predicted from runs on other such GPUs. Some
+settings widen the range: DeepSpeed, a quantized base, rows of many lengths (GPUs wait for each other), mixtures of
 experts and other chips. The range of such a setting contains the base range and the setting's own runs.
 """
 
@@ -53,8 +53,8 @@ LEFT = {
     "recomputation, on or off": lambda row: row["ckpt"],
     "length of rows": lambda row: row["seq"],
 }  # fmt: skip
-"""Maps ways to group the rows of llm-foundry's table to a function that returns a row's group. Each fit leaves out all
-rows of one group, such as one model.
+"""The rows of llm-foundry's table can be grouped in several ways, such as by model. Each way is mapped to a function
+that returns the group of a row. Each fit leaves out all rows of one group.
 """
 
 
@@ -70,8 +70,8 @@ class Run:
 
 
 def unplanned(row: Row) -> str:
-    """The reason why a row of throughput_points.jsonl (except llm-foundry's) has no prediction. Empty if it has a
-    prediction.
+    """The reason why a row of throughput_points.jsonl has no prediction. Empty if the row has a prediction. Not for
+    rows of llm-foundry.
     """
     if "fp8" in row["method"] + row["notes"]:
         return "fp8"
@@ -83,7 +83,7 @@ def unplanned(row: Row) -> str:
 def apart() -> list[Row]:
     """Runs of throughput_points.jsonl that llm-foundry did not publish, in the form of the rows of heldout_speed.jsonl.
 
-    A run recomputes activations if "GC" is in the row's `method`. HSDP counts as FSDP within one machine. All LoRA rows
+    A run used recomputation if "GC" is in the row's `method`. HSDP counts as FSDP within one machine. All LoRA rows
     count as runs with a fused kernel ("TE+triton").
     """
     found = []
@@ -120,8 +120,8 @@ def runs() -> list[Run]:
 
 
 def on_other_chips(known: dict[str, Any]) -> list[Run]:
-    """The runs on GPUs that have another chip than A100 and H100. The runs on one such GPU are predicted from the runs
-    on the other such GPUs, and count as one source.
+    """The runs on GPUs that have another chip than A100 and H100. All runs on one such GPU count as one source, and are
+    predicted from the runs on the other such GPUs.
     """
     return [
         Run(f"{row['group']} on {row['gpu']}", OTHER, time) for row, time in utilisation.other_chips_left_out(known)
@@ -160,7 +160,7 @@ def narrowest(found: Sequence[Run]) -> tuple[float, float]:
 
 
 def ranges(found: Sequence[Run]) -> dict[str, list[float]]:
-    """The range of each kind of run. Each of these ranges contains the range of the kind `base`."""
+    """The range of each kind of run. Each range contains the range of the kind `base`."""
     base = narrowest([one for one in found if one.kind == "base"])
     out = {"base": base}
     for kind in sorted({one.kind for one in found} - {"base"}):
@@ -176,8 +176,8 @@ def inside(one: Run, known: dict[str, list[float]]) -> bool:
 
 
 def without() -> list[tuple[str, int, float, float, int, int]]:
-    """For each source: its number of rows, the smallest and largest measured / predicted time, how many rows are in the
-    stated range, and how many are in a range computed without this source.
+    """For each source, a tuple: its name, its number of rows, the smallest and the largest measured / predicted time,
+    how many of its rows are in the stated range, and how many are in a range that is computed without this source.
     """
     found, out = runs(), []
     known = ranges(found)
@@ -191,8 +191,8 @@ def without() -> list[tuple[str, int, float, float, int, int]]:
 
 
 def fitted(rows: list[Row]) -> list[float]:
-    """Fit a weight for each part of a step's time, such as the matrix products. Return [] if the weights cannot be
-    determined, because the rows are too few or too similar.
+    """Fit a weight for each part of a step's time, such as the matrix products. Return [] if the rows are too few or
+    too similar to determine the weights.
     """
     try:
         weights = utilisation.fit(rows)
@@ -202,12 +202,12 @@ def fitted(rows: list[Row]) -> list[float]:
 
 
 def groups(part: Callable[[Row], object]) -> tuple[list[float], int]:
-    """A pair: for each row of llm-foundry with a prediction, its measured time divided by its predicted time; and how
-    many rows have no prediction. A row is predicted only from rows for which `part` (such as the number of GPUs) has
-    another value.
+    """A pair. The first member is a list of measured time / predicted time, for each row of llm-foundry with a
+    prediction. The second one is the number of rows without a prediction. A row is predicted only from rows with
+    another value of `part`, such as the number of GPUs.
 
-    A row has no prediction if these other rows do not determine the weights of the parts of a step's time, because a
-    weight would be below zero or the fit has no solution.
+    A row has no prediction if a fit to these other rows has no solution, or if the fit gives a part of a step's time a
+    weight below zero.
     """
     rows, found, none = utilisation.foundry(), [], 0
     for name, value in sorted({(utilisation.key(row), part(row)) for row in rows}, key=str):

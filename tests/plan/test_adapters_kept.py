@@ -18,14 +18,14 @@ from xpc.compiler.stacks import STACKS
 RANK, BLOCK = 6, 8
 SHAPE = (96, 128, 8, 2, 16, 6, 2)
 UNEXPLAINED = ("mixtral", "qwen3_moe", "gpt_oss", "deepseek_v2", "deepseek_v3")
-"""Families for which some modes are not tested: no sum of tensor sizes is near the measured bytes, or the libraries
+"""Families of which some modes are not tested: no sum of tensor sizes is near the measured bytes, or the libraries
 fail. "Near" means a difference of at most `MOST` of write_coefficients.py.
 """
 PRECISIONS = ("bf16", "amp", "fp32", "wide")
 
 
 def load(family: str, shape: tuple[int, ...], kind: str, sites: str, base: str, **more: Any) -> Load:
-    """The plan's input for adapters on one layer, with the longest of the measured rows."""
+    """The plan's input for adapters on one layer. The row has the longest of the measured lengths."""
     oracle = pytest.importorskip("oracle")
     facts = oracle.facts(family, shape)
     linear = tuple(one for one in linear_layers(facts) if one.site in SITES[sites])
@@ -41,15 +41,15 @@ def load(family: str, shape: tuple[int, ...], kind: str, sites: str, base: str, 
 
 
 def planned(made: Load) -> float:
-    """The bytes of a layer that grow with the number of tokens, according to the plan."""
+    """The bytes of a layer that grow with the number of tokens, as the plan predicts them."""
     found = memory(made)
     assert not isinstance(found, str), found
     return found.phases["forward"]["activations"] / made.facts.layers
 
 
 def measured(family: str, shape: tuple[int, ...], kind: str, sites: str, base: str) -> tuple[float, float]:
-    """Return two numbers of bytes that a real layer keeps for the backward pass, as measured: the bytes that grow with
-    the number of tokens, and the bytes that do not.
+    """Measure the bytes that a real layer keeps for the backward pass. Return two numbers: the bytes that grow with the
+    number of tokens, and the bytes that do not.
     """
     oracle = pytest.importorskip("oracle")
     how = {"lora": (sites, 0.0, base != "bf16", kind), **oracle.BASES[base]}
@@ -66,9 +66,10 @@ def compared(family: str, shape: tuple[int, ...], kinds: tuple[str, ...]) -> Non
             for sites in ("qv", "all") if base == "bf16" else ("all",):
                 grows, fixed = measured(family, shape, kind, sites, base)
                 made = load(family, shape, kind, sites, base)
-                # The plan may be above the measured bytes in two cases. If PEFT widens weights to float32, the plan
-                # counts one float32 output twice, and the model saves it once: up to 3 % of a layer's bytes, and 4 %
-                # for GPT-BigCode, whose layers are smaller. Ernie 4.5 saves 0.2 % less than its coefficients say.
+                # The plan may be above the measured bytes in two cases. First, if PEFT widens weights to float32, the
+                # plan counts one float32 output twice, but the model saves it once: up to 3 % of a layer's bytes (4 %
+                # for GPT-BigCode, whose layers are smaller). Second, Ernie 4.5 saves 0.2 % less than its coefficients
+                # say.
                 wide = 0.04 if family == "gpt_bigcode" else 0.03
                 more = wide if base == "wide" else 0.002 if family == "ernie4_5" else 1e-6
                 assert 1 - 1e-6 <= planned(made) / grows <= 1 + more, (family, kind, base, sites)
@@ -80,8 +81,8 @@ def compared(family: str, shape: tuple[int, ...], kinds: tuple[str, ...]) -> Non
 
 @pytest.mark.parametrize("stack", STACKS)
 def test_lora_is_measured_on_a_base_of_each_precision(stack: str) -> None:
-    """If LoRA was measured in a family, it was measured on a base model of each precision. Where a measurement is
-    missing, for example on a 4-bit base model, the plan is unknown.
+    """If LoRA was measured in a family, it was measured on a base model of each precision. If a measurement is missing,
+    for example on a 4-bit base model, the plan's verdict is `unknown`.
     """
     for family, rows in coefficients.families(stack).items():
         sites = {mode.split("/")[0] for mode in rows if mode.startswith("lora-")}
@@ -102,8 +103,8 @@ def test_a_layer_with_dora_and_rotations_keeps_what_the_plan_says() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["vera", "loha", "miss"])
 def test_the_plan_is_an_upper_bound_for_the_other_kinds(kind: str) -> None:
-    """For these kinds of adapters, the plan also counts the layer inputs that LoRA would save, up to a third of all
-    bytes. The real layers may save less, so the plan is an upper bound.
+    """For these kinds of adapters, the plan also counts the layer inputs that LoRA would save; they are up to a third
+    of all bytes. The real layers may save less, so the plan is an upper bound.
     """
     for base in PRECISIONS[:3]:
         for sites in ("qv", "all"):
@@ -130,8 +131,8 @@ def test_the_other_kinds_have_the_parameters_that_peft_makes(name: str, rank: in
 
 @pytest.mark.slow
 def test_a_layer_of_8_bits_keeps_what_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    """bitsandbytes' 8-bit layer for CUDA, run on the CPU, keeps its input in an attribute of its own. So autograd's
-    hooks do not see these bytes.
+    """The test runs bitsandbytes' 8-bit layer for CUDA on the CPU. This layer keeps its input in an attribute of its
+    own, so autograd's hooks do not see these bytes.
     """
     oracle, functions = pytest.importorskip("oracle"), pytest.importorskip("bitsandbytes.autograd._functions")
     import bitsandbytes

@@ -1,5 +1,5 @@
-"""If a spec leaves settings to the compiler, the compiler chooses the combination that fits and that the plan predicts
-to be fastest.
+"""If a spec leaves settings to the compiler, the compiler chooses a combination that fits. Of these, it chooses the one
+that the plan predicts to be fastest.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def resolved(model: str, hardware: str, more: str, batch: str) -> tuple[CheckedS
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: f"{run[0]} {run[1]} {run[2]}")
 def test_nothing_that_fits_is_predicted_to_be_faster(run: tuple[str, str, str, str]) -> None:
     """The test plans every micro-batch, with and without recomputation, and both ZeRO-1 and ZeRO-2 if the compiler may
-    choose the strategy. No combination that fits has more predicted tokens per second than the chosen combination.
+    choose the strategy. No combination that fits is predicted to train more tokens per second than the chosen one.
     """
     spec, notes = resolved(*run)
     chosen = plan(spec)
@@ -91,9 +91,9 @@ def test_the_least_sharding_that_fits_is_taken_and_what_is_written_stays() -> No
 
 
 def test_where_nothing_fits_the_strategy_that_needs_least_is_taken_if_it_may_do() -> None:
-    """If nothing fits with a margin, the compiler chooses the strategy that needs the least memory, and reports the run
-    as `tight`, as it would if the spec stated this strategy. If even this strategy needs more than the GPU has, nothing
-    is chosen.
+    """If no strategy fits with a margin, the compiler chooses the strategy that needs the least memory, and reports the
+    run as `tight`. It would report the same if the spec stated this strategy. If even this strategy needs more memory
+    than the GPU has, the compiler chooses none.
     """
     text = SPEC.format(model="{}", hardware="8 x h100-80gb", more="{}", batch="gbs=64")
     text = text.replace("infinity-instruct:0625", "gsm8k") + "data(prompt = question)\n"
@@ -113,7 +113,7 @@ def test_where_nothing_fits_the_strategy_that_needs_least_is_taken_if_it_may_do(
 
 def test_what_is_learned_is_that_of_the_spec() -> None:
     """A spec that leaves settings open compiles to the same run as a spec that states the chosen values. So no choice
-    of the plan affects the data.
+    of the compiler affects the data.
     """
     open_, _ = resolved("qwen2.5-3b", "8 x h100-80gb", "", "gbs=128 seq=4096")
     more = "zero1\nmemory(checkpointing = {})".format(str(open_.flag("memory.checkpointing")).lower())
@@ -131,7 +131,7 @@ def test_what_is_learned_is_that_of_the_spec() -> None:
     [
         ("8 x h100-80gb", "", 16),
         ("1 x h100-80gb", "", 2),
-        ("8 x h100-80gb", "nodes 2", 16),  # on every node, the first process tokenizes, with the cores of its own node
+        ("8 x h100-80gb", "nodes 2", 16),  # on every node, the first process tokenizes, with the cores of this node
         ("8 x h100-80gb", "launch slurm(cpus=8)", 8),
         ("8 x h100-80gb", "launch slurm(cpus=1)", None),
         ("8 x h100-80gb", "data(workers=3)", 3),
@@ -201,8 +201,8 @@ def test_frozen_layers_below_the_trained_ones_cost_their_forward_pass() -> None:
     assert whole.peak is not None
     assert part.peak is not None
     assert whole.peak.value > 1.5 * part.peak.value
-    # Operations per parameter and token with recomputation: a trained layer needs 8. With 4 of 28 layers trained, the
-    # forward pass needs 2 in every layer, and the other 6 are needed only in these 4 layers.
+    # Operations per parameter and token with recomputation: a trained layer needs 8, 2 of them in the forward pass. If
+    # 4 of 28 layers are trained, all 28 layers need the forward pass, but only these 4 need the other 6 operations.
     assert 2 < part.speed.tokens / whole.speed.tokens < 4
 
 

@@ -1,4 +1,4 @@
-"""For a run on a CPU that states no micro-batch, the compiler chooses the right one."""
+"""If a run on a CPU states no micro-batch, the compiler chooses the right one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FILES = {"judged.jsonl": ROW + ROW.replace("true", "false"), "pairs.jsonl": PAIR
         # KTO estimates its KL term from the other rows of a micro-batch, so it needs two
         ("smollm2-135m", '"judged.jsonl"', "method kto gbs=64", 2),
         ("smollm2-135m", '"pairs.jsonl"', "method dpo gbs=64 seq=512", 8),
-        # with `rpo`, trl 0.18 averages the loss over the micro-batch, so its size changes the result
+        # with `rpo`, trl 0.18 averages the loss over the micro-batch, so the micro-batch changes the result
         (
             "smollm2-135m",
             '"pairs.jsonl"',

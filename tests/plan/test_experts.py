@@ -50,7 +50,7 @@ for family, keys, targets, parameters in json.load(sys.stdin):
 
 
 def families_to_adapt() -> list[tuple[str, object, tuple[str, ...]]]:
-    """Model families, each with target modules and parameters to adapt. At least one stack can adapt them."""
+    """Tuples of a model family, target modules, and parameters to adapt. At least one stack can make these adapters."""
     found: list[tuple[str, object, tuple[str, ...]]] = [(family, "all-linear", ()) for family in CONFIGS]
     found += [(family, ("q_proj", *names), ()) for family, names in LAYERS.items()]
     found += [("qwen3_moe", ("q_proj", "v_proj", "gate"), ()), ("mixtral", ("q_proj", "k_proj"), ())]
@@ -121,8 +121,8 @@ def planned(more: str, gpu: str = "h100-80gb") -> Plan:
 
 
 def test_experts_that_are_not_linear_layers_are_not_packed() -> None:
-    """bitsandbytes quantizes only linear layers. Where transformers keeps all experts in one tensor, 28.9 of the 30.5
-    billion weights stay in bf16, too many for a GPU of 40 GiB.
+    """bitsandbytes quantizes only linear layers. If transformers keeps all experts in one tensor, 28.9 of the 30.5
+    billion weights stay in bf16. These are too many for a GPU of 40 GiB.
     """
     adapters = "qlora(targets=[q_proj, v_proj])"
     whole, packed = planned(adapters, "a100-40gb"), planned(f"{adapters}\ntarget trl-0.24", "a100-40gb")
@@ -138,7 +138,7 @@ def test_experts_that_are_not_linear_layers_are_not_packed() -> None:
 
 def test_adapters_of_a_stack_of_experts_hold_a_copy_of_it() -> None:
     """For adapters on stacked experts, PEFT makes a copy of the experts with the adapters merged in. With
-    recomputation, only one layer's copy exists at a time; without it, all do.
+    recomputation, only one layer's copy exists at a time; without it, the copies of all layers do.
     """
     held = planned("lora(rank=8)\nmodel(dtype=bf16)\nmemory(checkpointing)").memory
     every = planned("lora(rank=8)\nmodel(dtype=bf16)\nmemory(checkpointing=false)").memory

@@ -1,5 +1,5 @@
-"""`xpc check` reports whether the run fits in GPU memory, and proposes changes with which it fits. With `--allow-oom`,
-a run that does not fit is a note instead of an error.
+"""`xpc check` reports whether the run fits in GPU memory, and proposes changes with which it fits. If the run does not
+fit, this is an error, or a note with `--allow-oom`.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ def test_a_help_that_is_typed_in_compiles_and_fits(name: str) -> None:
 
 @pytest.mark.parametrize("name", SHORT)
 def test_every_change_is_planned_as_it_is_typed(name: str) -> None:
-    """A proposal states a memory and a speed. They are what the plan gives for the spec after the user has typed the
-    proposed line.
+    """A proposal states a memory and a speed. They equal the plan of the spec after the user has typed the proposed
+    line.
     """
     text = written(**SHORT[name])
     found = changes.fitting(spec_of(text), error_codes)
@@ -137,9 +137,8 @@ def evaluated(text: str) -> float:
     ("more", "packing"), [("", ""), ("", " packing"), ("method dpo\n", "")], ids=["padded", "packed", "pairs"]
 )
 def test_what_an_evaluation_holds_grows_with_its_own_rows(more: str, packing: str) -> None:
-    """The memory of an evaluation depends on the evaluation's own micro-batch, and neither on the training's
-    micro-batch nor on packing or pairs. With flash attention, no part of the memory grows with the square of the
-    length.
+    """The memory of an evaluation depends on the evaluation's own micro-batch, but not on the training's micro-batch,
+    nor on packing or pairs. With flash attention, no part of the memory grows with the square of the length.
     """
     more += "zero3\nmodel { attn = flash2 }\nmemory(checkpointing=false)\ndata(holdout=1%)\neval(every=100, micro="
     held = {
@@ -200,8 +199,8 @@ def test_what_is_not_known_says_nothing() -> None:
     ],
 )
 def test_the_check_says_what_the_plan_says(more: str, output: str) -> None:
-    """If the plan knows only an upper bound of the memory, and the bound does not fit, both `check` and `plan` say
-    `tight` instead of `no`.
+    """If the plan knows only an upper bound of the memory, and this bound exceeds the GPU's memory, both `check` and
+    `plan` say `tight` instead of `no`.
     """
     text = written(more=f"{more}\nddp", batch="gbs=256 micro=32 seq=8192", model="qwen2.5-3b-instruct",
                    hardware="8 x a100-40gb")  # fmt: skip
@@ -308,7 +307,7 @@ def test_the_recipes_fit() -> None:
 
 def test_the_states_of_zero3_are_stepped_in_sub_groups() -> None:
     """A 70B model on 16 GPUs of 80 GB has 65.7 GiB of model states per GPU. The run fits only because DeepSpeed's
-    optimizer step works in sub-groups, so that fp32 copies of all gradients never exist at once.
+    optimizer steps one sub-group of weights after the other: so fp32 copies of all gradients never exist at once.
     """
     text = SPEC.format(model="llama-3.1-70b-instruct", hardware="16 x a100-80gb", more="zero3", batch="gbs=64 micro=1")
     memory = plan(spec_of(text)).memory
@@ -377,7 +376,7 @@ def test_states_of_adapters_are_those_of_their_own_parameters(
 
 def test_a_faster_change_says_what_the_plan_then_chooses() -> None:
     """After a suggested change, the compiler chooses the settings that the spec leaves open again. The text and the
-    JSON output list those settings whose value is then another one.
+    JSON output list those settings whose value changes.
     """
     text = written(model="qwen2.5-0.5b-instruct", hardware="1 x h100-80gb", batch="gbs=64 seq=2048")
     spec = spec_of(text)

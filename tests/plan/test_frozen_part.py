@@ -36,7 +36,7 @@ PARTS = {
     "norm": ("freeze(except_last=3, except_modules=[norm])", True),
     "reentrant": ("freeze(except_last=1)\nmemory(checkpointing(reentrant=true))", False),
 }
-"""Maps each case to settings of `freeze`, and to whether the plan predicts the memory of activations exactly. If a
+"""Maps each case to a pair: settings of `freeze`, and whether the plan's prediction for activations is exact. If a
 gradient passes through a frozen layer, the prediction is only an upper bound.
 """
 

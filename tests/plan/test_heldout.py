@@ -63,8 +63,8 @@ def test_the_stated_range_holds_for_sources_that_it_was_not_made_from() -> None:
     this range.
 
     This does not hold for three sources. `gpu_test` is a trainer that uses a sixth of an H100. The other two have GPUs
-    other than A100 and H100: of the six such sources, they are the fastest and the slowest, relative to the peak of the
-    GPU.
+    with other chips than A100 and H100: relative to the peak of the GPU, they are the fastest and the slowest of the
+    six such sources.
     """
     found = {name: (rows, alone) for name, rows, _, _, _, alone in ranges.without()}
     assert len(found) >= 14
@@ -176,8 +176,8 @@ def test_wall_times_on_a_card_of_another_chip_are_in_the_stated_range(
 
 
 def test_later_rows_are_two_halves_of_many_models_and_cards() -> None:
-    """The rows that were collected last are 70 speeds and 13 peaks of memory. They have two halves: the digest of a
-    row's source says to which half the row belongs.
+    """The rows that were collected last are 70 speeds and 13 peaks of memory. They have two halves; the digest of a
+    row's source decides to which half the row belongs.
     """
     rows = points.rows("later_speed.jsonl")
     peaks = points.rows("later_memory.jsonl"), [row for row in points.rows("fused_head_points.jsonl") if "mode" in row]
@@ -193,8 +193,8 @@ def test_later_rows_are_two_halves_of_many_models_and_cards() -> None:
 
 def test_a_gpu_with_few_tokens_waits_for_the_cpu() -> None:
     """If a step has few tokens per GPU, the GPU waits for the CPU. The plan once ignored this: for steps of 500 tokens
-    on an H100, the predicted speed was up to 30 times the real one. The rows of this test were not used to fit the
-    CPU's time.
+    on an H100, the predicted speed was up to 30 times the real speed. The CPU's time was not fitted to the rows of this
+    test.
     """
     rows = [row for row in later.speed_rows() if points.aside(row) and row["group"] == "soup_h100"]
     assert len(rows) == later.inside(rows) == 3
@@ -203,8 +203,8 @@ def test_a_gpu_with_few_tokens_waits_for_the_cpu() -> None:
 
 
 def test_cards_of_other_chips_are_predicted_from_the_others() -> None:
-    """For each GPU with a chip other than A100 and H100, the speed is predicted from runs on the other such GPUs. If it
-    were predicted from the peak FLOPS alone, it would be more than twice too high for two of the five GPUs.
+    """For each GPU with a chip other than A100 and H100, the speed is predicted from runs on the other such GPUs. A
+    prediction from the peak FLOPS alone would be more than twice the real speed for two of the five GPUs.
     """
     known = table()
     alone = [time for _, time in utilisation.other_chips_left_out(known)]
@@ -227,10 +227,10 @@ def test_a_card_with_the_peak_of_a_measured_chip_is_as_fast(card: str, like: str
 
 
 def test_what_a_strategy_sends() -> None:
-    """The bytes that a strategy sends per process and micro-batch are the numbers in ZeRO's paper.
+    """The bytes that a strategy sends per process and micro-batch are those in ZeRO's paper.
 
-    Without accumulation, DDP, ZeRO-1 and ZeRO-2 send the same number of bytes, and ZeRO-3 sends half as many again.
-    With accumulation, ZeRO-2 reduces in every micro-batch, DDP and ZeRO-1 once per step.
+    Without accumulation, DDP, ZeRO-1 and ZeRO-2 send the same number of bytes, and ZeRO-3 sends 1.5 times as many. With
+    accumulation, ZeRO-2 reduces gradients in every micro-batch, but DDP and ZeRO-1 do so once per step.
     """
     plain = [sent(stage, 8, 2.0, 2.0, 1) for stage in range(4)]
     assert plain == [pytest.approx(4 * 7 / 8)] * 3 + [pytest.approx(6 * 7 / 8)]
@@ -241,8 +241,9 @@ def test_what_a_strategy_sends() -> None:
 
 
 def test_speeds_of_foundry_and_hugging_face_have_no_bias() -> None:
-    """On average, predictions are neither too high nor too low. This holds for llm-foundry's rows, each predicted from
-    the rows of other models, and for rows of Hugging Face trainers, predicted with the factor of the trainer.
+    """On average, predictions are neither too high nor too low. This holds for llm-foundry's rows, each of which is
+    predicted from the rows of other models. It also holds for rows of Hugging Face trainers, which are predicted with
+    the factor of the trainer.
     """
     found = accuracy.speed_groups()
     for name in ("llm-foundry", "Hugging Face trainers"):

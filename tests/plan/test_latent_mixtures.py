@@ -1,4 +1,6 @@
-"""Mixtures of experts with latent attention, such as DeepSeek V3: the plan counts layers with and without experts."""
+"""Mixtures of experts with latent attention, such as DeepSeek V3. The plan counts layers with experts and layers
+without experts separately.
+"""
 
 from __future__ import annotations
 

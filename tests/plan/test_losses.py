@@ -20,10 +20,10 @@ TOKENS, WORDS, WIDTH = 64, 8192, 32
 
 
 class Alive(TorchDispatchMode):
-    """Counts the bytes of storages that are created inside the block and still alive.
+    """Counts the bytes of those storages that are created inside the block and are still alive.
 
-    `most` is the largest number of bytes that were alive at once. `sums` has the bytes after each addition of two
-    tensors as large as an embedding table.
+    `most` is the largest number of bytes that were alive at once. Each time that two tensors as large as an embedding
+    table are added, `sums` gets the bytes that are then alive.
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class Alive(TorchDispatchMode):
 @pytest.mark.parametrize(("beta", "head"), [(0.0, "divergence"), (0.5, "mixture"), (1.0, "divergence")])
 def test_a_divergence_holds_what_the_plan_counts(beta: float, head: str, half: bool, dtype: torch.dtype) -> None:
     """The plan counts as many bytes as GKDTrainer's loss needs with beta 1. With beta 0, the loss needs one copy of the
-    logits less.
+    logits fewer.
     """
     from trl.experimental.gkd import GKDTrainer
 
@@ -74,8 +74,8 @@ def test_a_divergence_holds_what_the_plan_counts(beta: float, head: str, half: b
 
 @pytest.mark.parametrize("head", ["model", "trl"])
 def test_a_tied_table_has_two_gradients_and_their_sum(head: str) -> None:
-    """A tied embedding table gets two gradients, one from the embedding and one from the output head. They are added at
-    the end of the backward pass, so that three tensors of the table's size exist: both gradients and their sum. In a
+    """A tied embedding table gets two gradients: one from the embedding, and one from the output head. They are added
+    at the end of the backward pass; then three tensors of the table's size exist, both gradients and their sum. In a
     second micro-batch, the sum is then added to the stored gradient.
     """
     from transformers import LlamaConfig, LlamaForCausalLM

@@ -24,7 +24,8 @@ from xpc.grammar.record import evolve
 
 SHAPE, RANK = (96, 128, 8, 2, 16, 6, 2), 6
 FEW = ("full/bf16/sdpa", "full/bf16/mask", "full/amp/sdpa", "lora-all/amp/sdpa")
-"""The modes that the slow tests measure again, for one family and one shape. The nightly test measures everything."""
+"""The modes that the slow tests measure again, each for one family and one shape. The nightly test measures all modes.
+"""
 SLIDING = ("gemma3_text", "mistral", "phi3", "starcoder2")
 
 
@@ -35,8 +36,8 @@ def compared(family: str, modes: tuple[str, ...], shape: tuple[int, ...]) -> Non
 
 
 def agree(family: str, stack: str, off: dict[str, float]) -> None:
-    """Check the error of each mode: it must not exceed the error that the table states for the mode, which is rounded
-    to its last digit.
+    """Check the error of each mode. It must not exceed the error that the table states for this mode. The stated error
+    is rounded to its last digit.
     """
     bounds = coefficients.differences(stack).get(family, {})
     for mode, share in off.items():
@@ -45,7 +46,7 @@ def agree(family: str, stack: str, off: dict[str, float]) -> None:
 
 
 def kept(family: str, shape: tuple[int, ...], window: int, requested: dict[str, object]) -> float:
-    """The bytes that one period of the layer pattern saves, measured for the longest row."""
+    """Measure the bytes that one period of the layer pattern saves for the longest row."""
     oracle = pytest.importorskip("oracle")
     ((_, measured),) = oracle.measure(family, shape, RANK, requested, window).items()
     linear, quadratic = oracle.growth(measured)
@@ -53,7 +54,7 @@ def kept(family: str, shape: tuple[int, ...], window: int, requested: dict[str, 
 
 
 def activations(family: str, shape: tuple[int, ...], **changes: object) -> float:
-    """The bytes that one period of the layer pattern saves, as the plan predicts them for the longest row."""
+    """Predict with the plan the bytes that one period of the layer pattern saves for the longest row."""
     oracle = pytest.importorskip("oracle")
     known = evolve(oracle.facts(family, shape), **changes.pop("facts", {}))  # type: ignore[arg-type]
     load = Load(
@@ -101,10 +102,10 @@ def test_the_dropout_of_adapters_keeps_what_the_plan_says() -> None:
 
 
 def test_a_family_without_coefficients_on_a_stack_is_unknown_there() -> None:
-    """The plan predicts the memory of a model on a stack exactly if the model's family was measured with this stack's
-    libraries.
+    """The plan predicts the memory of a model on a stack if, and only if, the model's family was measured with this
+    stack's libraries.
 
-    Only families that a stack's transformers does not have were not measured for the stack.
+    All families were measured for each stack, except the families that the stack's transformers does not have.
     """
     models = [find_model(name) for name in model_names()]
     known = {one.model_type: one for one in models if one is not None}
@@ -130,9 +131,9 @@ def test_a_stack_is_planned_with_what_its_own_libraries_keep(attention: str) -> 
     """With grouped-query attention, transformers 4.52 repeats keys and values for every head before it calls torch's
     own attention; newer versions do not.
 
-    With the repeats, attention in a layer of Llama 8B saves 10 bytes per token for each of the 32 x 128 values of the
-    queries. Without them, it saves 4 bytes for each of these values, and 4 bytes for each of the 8 x 128 values of the
-    keys.
+    With the repetitions, attention in a layer of Llama 8B saves, per token, 10 bytes for each of the 32 x 128 values of
+    the queries. Without the repetitions, it saves 4 bytes for each of these values, and 4 bytes for each of the 8 x 128
+    values of the keys.
     """
     kept = {}
     for stack in filter(coefficients.families, STACKS):

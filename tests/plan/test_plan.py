@@ -1,5 +1,5 @@
-"""`xpc plan` predicts measured runs, specs, and specs on other hardware. For some runs it says that the memory is
-`unknown`.
+"""`xpc plan` predicts measured runs, plans specs, and plans a spec for other hardware. For some runs it says that the
+memory is `unknown`.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def test_the_verdicts_of_measured_runs():
 
 def test_the_fused_head_is_within_six_hundredths():
     """The predictions for TRL's fused loss head are within 6 % of the measurements. Measurements of the loss
-    `chunked_nll` are left out, because no stack has it.
+    `chunked_nll` are left out, because no stack has this loss.
     """
     seen = 0
     for row in points.rows("fused_head_points.jsonl"):
@@ -145,7 +145,7 @@ def test_windows_shorten_the_longest_row_of_gemma(planned):
 
 
 def test_hours_include_evaluations(planned):
-    """The forward pass is a third of the time of a training row, and an evaluation row needs nothing else. So an
+    """The forward pass takes a third of the time of a training row. An evaluation row needs only a forward pass. So an
     evaluation of 64 rows after every step of 64 rows adds a third to the hours.
     """
     lines = "zero3\nmemory(checkpointing=false)\ndata(holdout=64)\neval(every={})"

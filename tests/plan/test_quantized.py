@@ -31,8 +31,8 @@ def load(*more: str) -> Load:
 @pytest.mark.parametrize(("stack", "precision", "bits", "widened"), [
     ("trl-1.16", "bf16", 4, False),
     ("trl-1.16", "fp16", 4, False),
-    # trl 0.24 first converts the weights to float32; then peft_module_casting_to_bf16 converts all of them except the
-    # norms back to bf16.
+    # trl 0.24 first converts the weights to float32. Then peft_module_casting_to_bf16 converts them back to bf16,
+    # except the norms.
     ("trl-0.24", "bf16", 4, False),
     ("trl-0.24", "fp16", 4, True),
     ("trl-0.24", "bf16", 8, True),
@@ -85,8 +85,8 @@ def test_adapters_have_the_width_that_the_trainer_gives_them() -> None:
 
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 def test_the_backward_pass_unpacks_one_weight_after_the_other(strategy: str) -> None:
-    """In the backward pass, only one quantized weight at a time is unpacked to bf16: at most 18,944 x 3,584 values (130
-    MB) in Qwen2.5 7B. The two layers that FSDP gathers stay quantized.
+    """In the backward pass, only one quantized weight at a time is unpacked to bf16. In Qwen2.5 7B, this is at most
+    18,944 x 3,584 values (130 MB). The two layers that FSDP gathers stay quantized.
     """
     requested = ("hardware 8 x a100-80gb", strategy, "memory(checkpointing)", "precision bf16")
     text = SPEC.replace("hardware 1 x a100-80gb\n", "") + BATCH
@@ -151,7 +151,7 @@ def test_qlora_of_70b_is_planned_as_published_runs_went(
 
 def test_the_scales_of_4_bit_weights_are_not_sharded() -> None:
     """bitsandbytes stores the scales of 4-bit weights outside of the parameters, so FSDP does not shard them: each of
-    two processes has half of the weights and all scales.
+    two processes has half of the weights, but all scales.
     """
     made = load("precision bf16", "qlora(rank = 16)")
     one = memory(made)

@@ -1,5 +1,5 @@
-"""With `checkpointing(selective)`, TRL's policy keeps some tensors that full recomputation would drop. The plan adds
-the bytes of these tensors, which the tests measure in a real model.
+"""With `checkpointing(selective)`, TRL's policy keeps some tensors that full recomputation would drop. The plan counts
+the bytes of these tensors. The tests measure them in a real model.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def held(family: str, attention: str, dtype: torch.dtype, selective: bool) -> in
 
 
 def planned(family: str, element: int, selective: bool) -> float:
-    """The bytes of activations that the plan predicts for the tiny model of the measurement."""
+    """The bytes of activations that the plan predicts for the measured tiny model."""
     facts = family_models.facts(family, SHAPE, 2)
     assert not isinstance(facts, str)
     found = memory(Load(
@@ -60,6 +60,6 @@ def test_the_plan_counts_what_is_kept(family: str, dtype: torch.dtype) -> None:
 
 def test_of_eager_attention_nothing_is_kept() -> None:
     """With eager attention, `checkpointing(selective)` keeps nothing that full recomputation would drop (XP483), except
-    one or two empty tensors.
+    for one or two empty tensors.
     """
     assert abs(held("llama", "eager", torch.float32, True) - held("llama", "eager", torch.float32, False)) < 100

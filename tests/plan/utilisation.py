@@ -1,13 +1,14 @@
-"""Fit the weights of compiler/plan/utilisation.json, which predict the time of a training step, to public measurements.
+"""Fit the weights in compiler/plan/utilisation.json to public measurements. The weights predict the time of a training
+step.
 
-`python tests/plan/ranges.py` writes the file. The time of a token is a sum of parts, whose weights are fitted to the
-rows of one GPU generation and precision (llm-foundry's published table, 125 M to 30 B parameters): matrix products,
-which are slower in narrow models; attention; bytes that a process sends to others on its machine; and bytes that it
-sends to other machines. The weight of the sent bytes is the share of the sending that does not overlap with
-computation. For each kind of Hugging Face trainer, this sum is multiplied by one factor: the median of measured /
-predicted time in runs of fms-hf-tuning on A100 (tokens/s in the notes of memory_points.jsonl, and for adapters without
-fused kernels in heldout_speed.jsonl). Nothing is fitted to a single model. All chips other than A100 and H100 share two
-numbers, fitted to published runs on five GPUs (other_chips.jsonl).
+`python tests/plan/ranges.py` writes the file. The time of a token is a sum of four parts: matrix products, which are
+slower in narrow models; attention; bytes that a process sends to other processes on its machine; and bytes that it
+sends to other machines. The weights of the parts are fitted to the rows of one GPU generation and precision
+(llm-foundry's published table, 125 M to 30 B parameters). The weight of the sent bytes is the share of the sending that
+does not overlap with computation. For each kind of Hugging Face trainer, this sum is multiplied by one factor: the
+median of measured / predicted time in runs of fms-hf-tuning on A100 (tokens/s in the notes of memory_points.jsonl, and
+for adapters without fused kernels in heldout_speed.jsonl). Nothing is fitted to a single model. All chips other than
+A100 and H100 share two numbers, fitted to published runs on five GPUs (other_chips.jsonl).
 """
 
 from __future__ import annotations
@@ -45,12 +46,12 @@ def foundry() -> list[Row]:
 
 
 def key(row: Row) -> str:
-    """The key of a measurement in utilisation.json: the GPU generation and the precision."""
+    """The key of a measurement in utilisation.json. It consists of the GPU generation and the precision."""
     return f"{GENERATIONS[row['gpu'][0]]}/{'fp8' if 'fp8' in row['precision'] else 'half'}"
 
 
 def work(row: Row) -> Work:
-    """The sizes on which the time of an llm-foundry run depends. All runs but three shard the weights (FULL_SHARD)."""
+    """The sizes on which the time of an llm-foundry run depends. All runs except three shard the weights (FULL_SHARD)."""
     layers, hidden = SHAPES[row["model"].partition("-")[2]]
     stage = 3 if row["strategy"] == "FULL_SHARD" else 2
     return Work(
@@ -74,10 +75,11 @@ def card(name: str) -> dict[str, float]:
 
 
 def fit(rows: list[Row]) -> list[float]:
-    """Fit the weights of the parts of a step's time, so that the relative error is least, by the normal equations.
+    """Fit the weights of the parts of a step's time by the normal equations, so that the relative error is as small as
+    possible.
 
-    Only the time for reading the weights of the model is not fitted: its weight is 1, because a GPU that computes
-    little else reads at its full memory bandwidth.
+    The time for reading the model's weights is not fitted. Its weight is 1, because a GPU that computes little else
+    reads at its full memory bandwidth.
     """
     system = [[part * row["tok_s_gpu"] for part in parts(work(row))] for row in rows]
     count = len(system[0]) - 1
@@ -96,8 +98,8 @@ def fit(rows: list[Row]) -> list[float]:
 
 
 def excluded() -> list[tuple[Row, float]]:
-    """Each row of llm-foundry with a prediction of its tokens/s per GPU. The prediction is fitted without the rows of
-    the same model.
+    """Each row of llm-foundry with a prediction of its tokens/s per GPU, as a pair. The prediction is fitted to the
+    rows of all other models.
     """
     found = []
     rows = foundry()
@@ -111,7 +113,7 @@ def excluded() -> list[tuple[Row, float]]:
 
 
 def measured(row: Row) -> float:
-    """The tokens/s per GPU in the notes of a row of memory_points.jsonl, 0 if the notes have no number."""
+    """The tokens/s per GPU in the notes of a row of memory_points.jsonl. 0 if the notes have no such number."""
     return float(row["notes"].partition("tok/s/gpu=")[2].partition(";")[0] or 0)
 
 
@@ -119,7 +121,7 @@ def tuned() -> Iterator[tuple[Row, Work, str]]:
     """The runs of fms-hf-tuning with a known speed, each with its work and its kind of training."""
     for row in points.rows("memory_points.jsonl"):
         if not measured(row) or points.contradicts(row) or points.load(row).element == 4:
-            # The factor of a trainer is the median of its runs in half precision.
+            # the factor of a trainer is the median of its runs in half precision
             continue
         done = Work(
             params=row["params"], layers=row["layers"], hidden=row["hidden"], length=row["seq_len"],
@@ -132,7 +134,7 @@ def tuned() -> Iterator[tuple[Row, Work, str]]:
 
 
 def trainers(table: dict[str, list[float]]) -> dict[str, list[float]]:
-    """Map each kind of training to the measured / predicted times of runs with Hugging Face trainers."""
+    """Map each kind of training to a list of measured / predicted times, of runs with Hugging Face trainers."""
     found: dict[str, list[float]] = {}
     reported = [(done, kind, measured(row)) for row, done, kind in tuned()]
     reported += [(held_work(row), trainer_of(row), row["tokens_s_gpu"]) for row in of_other_models()]
@@ -143,8 +145,8 @@ def trainers(table: dict[str, list[float]]) -> dict[str, list[float]]:
 
 
 def of_other_models() -> list[Row]:
-    """Runs of fms-hf-tuning for kinds of training that `tuned` does not have: adapters on dense models, either without
-    fused kernels or slowed down by PEFT's float32 casts.
+    """Runs of fms-hf-tuning for the kinds of training that `tuned` lacks. They train adapters on dense models, either
+    without fused kernels, or slowed down by PEFT's float32 casts.
     """
     kinds = {kind for _, _, kind in tuned()}
     rows = [row for row in points.rows("heldout_speed.jsonl") if row["group"] == "fms_models"]
@@ -184,8 +186,8 @@ def other_chips() -> list[Row]:
 
 
 def by_chip(row: Row, known: Mapping[str, Any]) -> Callable[[float, float], float]:
-    """Return a function of `share` and `least`, the two fitted numbers for GPUs with other chips. With these numbers,
-    it computes the measured time of this run divided by the predicted time.
+    """Return a function of `share` and `least`, the two fitted numbers for GPUs with other chips. The function returns
+    the measured time of this run divided by the time that is predicted with these two numbers.
     """
     gpu, work = find_gpu(row["gpu"]), held_work(row)
     assert gpu is not None, row["gpu"]
@@ -203,13 +205,13 @@ def by_chip(row: Row, known: Mapping[str, Any]) -> Callable[[float, float], floa
 
 
 def time_over_predicted(row: Row, known: Mapping[str, Any], share: float, least: float) -> float:
-    """The measured time of a run divided by the predicted time. `share` and `least` are explained in `by_chip`."""
+    """The measured time of a run divided by the predicted time. `by_chip` explains `share` and `least`."""
     return by_chip(row, known)(share, least)
 
 
 def fit_other_chips(known: Mapping[str, Any], rows: list[Row]) -> tuple[float, float]:
-    """Find the values of `share` and `least`, to two decimals, for which the mean of log(measured / predicted time)
-    squared is smallest. Each GPU has the same weight, however many runs it has.
+    """Find the values of `share` and `least`, to two decimals, for which the mean square of log(measured / predicted
+    time) is smallest. All GPUs have the same weight, regardless of their number of runs.
     """
     return _fitted(json.dumps([{name: known[name] for name in ("weights", "trainers")}, rows]))
 
@@ -227,8 +229,8 @@ def _fitted(reported: str) -> tuple[float, float]:
 
 
 def other_chips_left_out(known: Mapping[str, Any]) -> list[tuple[Row, float]]:
-    """The runs on GPUs of other chips, each with measured / predicted time. The prediction for a run is fitted to the
-    runs on all other such GPUs.
+    """The runs on GPUs with other chips, as pairs of a run and its measured / predicted time. The prediction for a run
+    is fitted to the runs on all other such GPUs.
     """
     rows, found = other_chips(), []
     for gpu in dict.fromkeys(row["gpu"] for row in rows):
@@ -238,7 +240,7 @@ def other_chips_left_out(known: Mapping[str, Any]) -> list[tuple[Row, float]]:
 
 
 def chips() -> dict[str, dict[str, object]]:
-    """Map each GPU generation to the GPU to whose runs the weights were fitted."""
+    """Map each GPU generation to the GPU whose runs were used to fit the weights."""
     found = {}
     for generation, (name, of) in CHIPS.items():
         known = card(of)

@@ -1,13 +1,13 @@
 """`make coefficients`: measure, with oracle.py, every model family of which the registry has models, and write the
 table of a stack.
 
-    python tests/plan/write_coefficients.py STACK [FAMILY ...]
+python tests/plan/write_coefficients.py STACK [FAMILY ...]
 
-Run it with an interpreter that has the stack's libraries. With names, only these families are measured; the rows of
-other families stay. If a family saves the same bytes as on the default stack, it gets the default's rows without being
-measured at every shape. A mode in the table is not measured again with the same library versions. A mode in which the
-libraries fail gets no row. A family that cannot be built, or whose parameters the registry does not count, is reported
-with the reason and gets no rows.
+Run it with an interpreter that has the stack's libraries. If families are named, only these are measured, and the rows
+of other families stay. If a family saves the same bytes as on the default stack, it gets the default stack's rows
+without being measured at every shape. A mode that the table has for the same library versions is not measured again. If
+the libraries fail in a mode, the mode gets no row. If a family cannot be built, or the registry does not count its
+parameters, the program reports the reason, and the family gets no rows.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ FIRST = (
 
 MOST = 0.05
 """A sum of sizes explains the bytes of a mode if it differs from them by at most this share. If there is no such sum,
-the mode is left out, and its plan is `unknown`. For example, autocast copies only those experts to which tokens happen
-to be routed.
+the mode is left out, and the plan's verdict is `unknown`. For example, under autocast, the bytes depend on chance: only
+those experts are copied to which tokens are routed.
 """
 
 
 def write(
     stack: str, family: str, rows: dict[str, dict[str, float]], off: dict[str, str], versions: dict[str, str]
 ) -> None:
-    """Write a family's rows into the table. The table is read again just before, because another process may have added
-    other families meanwhile.
+    """Write a family's rows into the table. The table is read again just before it is written, because another process
+    may have added other families.
     """
     path = coefficients.table_of(stack)
     table: dict[str, dict[str, object]] = {"versions": {}, "families": {}, "differences": {}}
@@ -56,8 +56,8 @@ def write(
 
 
 def before_now(stack: str, family: str, versions: dict[str, str]) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
-    """Read two mappings from the coefficients file: a family's measured rows by mode, and the errors of the rows that
-    fit the measurement only roughly. Both are empty if other library versions were measured.
+    """Read two mappings from the coefficients file: the measured rows of a family by mode, and the errors of those rows
+    that fit the measurement only roughly. Both are empty if other library versions were measured.
     """
     path = coefficients.table_of(stack)
     if not os.path.exists(path):

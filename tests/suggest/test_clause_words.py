@@ -1,4 +1,6 @@
-"""An unknown name in a clause is compared with the words of the names and descriptions of the clause's settings."""
+"""An unknown name in a clause is compared with words: the words in the names and the descriptions of the clause's
+settings.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""For every setting: if its name is misspelt, the suggested edit has the same meaning as the correct name would have
-had.
+"""For every setting: if its name is misspelt, the spec after the suggested edit means the same as the spec with the
+correct name.
 """
 
 from __future__ import annotations
@@ -21,9 +21,7 @@ ROWS = [
 
 
 def typos(name: str) -> list[str]:
-    """Typos of a name: letters are swapped, one letter is missing or doubled, or the name has other separators or
-    another case.
-    """
+    """Typos of a name: letters are swapped, one letter is missing or doubled, or the separators or the case differ."""
     middle = len(name) // 2
     swapped = name[: middle - 1] + name[middle] + name[middle - 1] + name[middle + 1 :]
     others = (swapped, name[:-1], name + name[-1], name[:middle] + name[middle + 1 :], name.title())
@@ -33,11 +31,13 @@ def typos(name: str) -> list[str]:
 
 
 AMBIGUOUS = ("loa",)
-"""Typos that are one letter away from two settings: `lora`, which is suggested, and `loha`."""
+"""Typos that are one letter away from two settings. For `loa`, these are `lora`, which is suggested, and `loha`."""
 
 
 def wrong_edits(row: schema.Setting) -> list[str]:
-    """Suggested edits for misspelt forms of a setting that lead to another meaning than the correctly spelt form."""
+    """Suggested edits for misspelt forms of a setting, if the edited spec means something else than the correctly spelt
+    form.
+    """
     value = None if row.kind is FLAG else example(row)
     form, value_text = typed(row, value), "" if value is None else value
     at = form.rfind(f"{row.name}={value_text}" if value_text else row.name)
@@ -67,8 +67,8 @@ def test_an_edit_for_a_misspelt_setting_states_the_setting():
 
 @pytest.mark.slow
 def test_an_edit_for_another_name_of_a_setting_keeps_its_value():
-    """A user may type the trainer's name of a setting, with a legal value. The edit then writes our setting with the
-    same value, or there is no edit.
+    """A user may type a setting under its name in the trainer, with a legal value. The edit then writes our name with
+    the same value, or there is no edit.
     """
     wrong = []
     for row in ROWS:

@@ -1,5 +1,5 @@
 """The first line of a spec may have the right content in another order, with other words, or with another unit. The
-edit then rewrites it in the language's form.
+edit then rewrites the line in the language's form.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The first specs that newcomers wrote (first_specs.toml). After the edits that the first check suggests, a second
-check has no error.
+"""The first specs that newcomers wrote (first_specs.toml). The first check suggests edits; after these edits, a second
+check finds no error.
 """
 
 from __future__ import annotations

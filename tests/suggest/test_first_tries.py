@@ -122,8 +122,8 @@ PROMPTS = "train qwen2.5-0.5b-instruct on deepmath-103k with 8 x h100-80gb gbs=6
     ],
 )
 def test_choice_that_looks_like_another_thing_is_not_corrected_to_it(text, says):
-    """An edit may only correct a typo. It must not replace a number by another number, or a word by the name of another
-    method.
+    """An edit may only correct a typo. It must not replace a number by a different number, or a word by the name of a
+    different method.
     """
     (found,) = [one for one in checked(text).problems if one.severity == "error"]
     assert says in (found.help or "")
@@ -143,7 +143,7 @@ def test_help_about_sequences_in_grpo_compiles():
 
 
 def fixed(text: str) -> str:
-    """Apply all edits that a text's errors suggest, and return the text."""
+    """Apply all edits that the errors of a text suggest. Return the edited text."""
     edits = [edit for one in checked(text).problems if one.severity == "error" for edit in one.edits]
     return applied(text, set(edits))
 
@@ -278,8 +278,8 @@ def test_a_named_data_block_is_its_call(call, block, tmp_path):
 
 
 def test_messages_about_numbers_and_files_are_true(tmp_path):
-    """Messages must be true. For example, 1e300 is not called a number that is not above 0, and a file without rows is
-    said to have no columns (not columns named "none").
+    """Messages must be true. For example, the message about 1e300 does not say that the number is not above 0. The
+    message about a file without rows says that it has no columns, and does not name a column "none".
     """
     found = first(f"{HEAD} zero2 lora(alpha=1e300)", "XP107")
     assert found.primary is not None

@@ -1,4 +1,4 @@
-"""Mistakes for which the advice was once wrong. Now it is right."""
+"""Mistakes for which the advice was once wrong. The tests check that it is now right."""
 
 from __future__ import annotations
 
@@ -360,7 +360,7 @@ SPEAKERS = '{"talk": [{"speaker": "user", "text": "a"}, {"speaker": "bot", "text
     ("content", "code", "words"),
     [
         (f'{{"version": 1, "data": [{ROW}]}}', "XP124", "write its list `data` alone into the file"),
-        # the file is longer than the part of it that is read to find the columns of the first row
+        # the file is longer than the part that is read to find the columns of the first row
         (
             f'{{"version": 1, "data": [{", ".join([ROW] * 20_000)}]}}',
             "XP553",
@@ -379,7 +379,7 @@ def test_rows_within_an_object_and_turns_with_other_keys_are_named(tmp_path, con
     (tmp_path / "rows.json").write_text(content)
     found = checked('xpc 1\ntrain qwen2.5-3b on "rows.json" for 3 epochs\n', tmp_path).problems
     assert [(one.code, words in one.help) for one in found if one.severity == ERROR] == [(code, True)]
-    # columns of no known format say nothing about the number of rows
+    # if the columns have no known format, they say nothing about the number of rows
     assert code == "XP553" or "XP208" not in {one.code for one in found}
 
 

@@ -1,5 +1,5 @@
-"""For a block with an unknown name, there is one finding. The settings inside count as stated in the block that was
-probably meant.
+"""A block with an unknown name gives one finding. The settings inside it count as settings of the block that was
+probably intended.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Lists without brackets, values of several words, and numbers in another notation. The edit writes each of these
-values in the language's form.
+"""Lists without brackets, values of several words, and numbers in other notations. The suggested edit writes such a
+value in the language's form.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ def test_only_a_typo_of_a_hub_id_is_a_warning(typed: str, severity: str) -> None
 
 
 def test_a_line_of_many_unknown_settings_is_not_searched_for_each_of_them() -> None:
-    """To find the setting to which a word belongs, only the text just before the word is searched. So a long line of
-    unknown settings is still fast.
+    """To find the setting to which a word belongs, only the text just before the word is searched. So the check of a
+    long line of unknown settings is still fast.
     """
     assert joined_values._value_at("targets = q_proj" + " " * 400 + "v_proj", 420) is None
     assert joined_values._value_at("targets = q_proj v_proj", 17) is not None

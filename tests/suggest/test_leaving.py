@@ -1,4 +1,6 @@
-"""Lines that say what a run does without them are removed; what is missing in xpc is only reported."""
+"""Some lines say what a run does even without them; the suggested edit removes such a line. If a line requests
+something that xpc cannot do, this is only reported.
+"""
 
 from __future__ import annotations
 

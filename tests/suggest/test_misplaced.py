@@ -1,7 +1,7 @@
 """Every name of the language is typed in a wrong place. The first suggestion must be the right place of the name.
 
-The wrong places are: after `with`, in the body, and inside each clause that has no setting of this name. OTHER_SETTING
-lists names that have another meaning at such a place, because other tools use them so.
+The wrong places are: after `with`, in the body, and inside each clause that has no setting with this name.
+OTHER_SETTING lists names that have another meaning at such a place, because other tools use them with this meaning.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ OTHER_SETTING = {
     "memory in launch": "host_memory",
     "beta in optimizer": "betas", "decay in optimizer": "weight_decay", "max_tokens in method": "max_completion",
 }  # fmt: skip
-"""Maps names to the setting that is meant: by the name alone, or by the name and the clause, such as `target in oft`.
+"""Maps a name to the setting that is meant. The key is the name alone, or the name with its clause, such as `target in
+oft`.
 """
 
 
@@ -79,14 +80,14 @@ def is_legal(name: str, clause: str | None) -> bool:
 
 
 def first_suggestion(name: str, clause: str | None) -> str:
-    """The first text in backticks that the help for a name says to write; the complete help if no such text exists."""
+    """The first text in backticks that the help for a name says to write. If there is no such text, the complete help."""
     found = unknown_name(unknown(name, clause))
     first = re.search(r"`([^`]*)`", found.help.partition("write ")[2]) if "write " in found.help else None
     return first[1] if first else found.help
 
 
 def misleading(name: str, clause: str | None) -> str:
-    """The first suggestion, if it is another one than the setting in its right place. Otherwise ""."""
+    """The first suggestion, if it is not the right setting in its right place; otherwise ""."""
     if is_legal(name, clause) or clause == name:
         return ""
     first = first_suggestion(name, clause)
@@ -106,7 +107,7 @@ def test_setting_in_some_wrong_clause_suggests_its_clause():
     assert [found for name, clause in some if (found := misleading(name, clause))] == []
 
 
-@pytest.mark.nightly  # the test above has each name in one wrong clause
+@pytest.mark.nightly  # the test above tries each name in only one wrong clause
 @pytest.mark.parametrize("clause", CLAUSES)
 def test_setting_in_any_wrong_clause_suggests_its_clause(clause):
     assert [found for name in NAMES if (found := misleading(name, clause))] == []
@@ -135,7 +136,7 @@ def test_a_name_without_letters_gets_a_finding(name):
 
 
 CHOICE_DECIDES = {"mlflow experiment_name": "project", "mlflow run_id": "MLFLOW_TAGS", "slurm timeout": "time"}
-"""Maps a name in a clause with a certain choice to the setting that is meant."""
+"""Maps a clause with its choice and a name, such as `slurm timeout`, to the setting that is meant."""
 
 
 @cache

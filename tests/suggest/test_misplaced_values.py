@@ -1,5 +1,5 @@
-"""In parentheses, a setting may have an unknown or misplaced name. Which setting the help suggests then depends on the
-setting's value.
+"""In the parentheses of a clause, a setting may have an unknown or misplaced name. Then the setting that the help
+suggests depends on the value.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ PART_OF_A_NAME = (
     ("freeze(first=10)", "write `freeze(except_last=N)`, where N is how many of the last layers are trained"),
     ("schedule cosine(lr=1e-5)", "it belongs to `optimizer`: write `lr=1e-5` outside of `schedule`"),
 )
-"""Pairs of a clause and its help. The clause has an unknown name that is a part of the name of one of its settings,
-such as `gpu` of `gpu_memory`. If another clause has a setting of exactly this name that accepts the value, such as
+"""Pairs of a clause and its help. The clause has an unknown name, and the name of one of its settings contains it:
+`gpu_memory` contains `gpu`. But if a setting of another clause has exactly this name and accepts the value, such as
 `lr`, the help names that clause.
 """
 CHOICE_OF_A_SETTING = (
@@ -25,8 +25,8 @@ CHOICE_OF_A_SETTING = (
     ("batch(packing(mode=bfd))", "write `strategy`"),
     ("strategy zero3(offload_optimizer=cpu)", "write `offload = optimizer`"),
 )
-"""Pairs of a clause and its help. The clause has a value that is a choice of one of its settings, under a name that is
-unknown or has no such value.
+"""Pairs of a clause and its help. The clause has a value that is a choice of one of its settings, but under a wrong
+name: the name is unknown, or its setting has no such choice.
 """
 CLAUSES = (
     ('eval(data="e.jsonl", track=5)', "write `track(every=5)` on a line of its own, outside of `eval`"),
@@ -44,7 +44,7 @@ LOCAL_ROWS = (
     ("data(foo)", 'name the block `"train.jsonl"`, or write `on foo`'),
 )
 """Pairs of a `data` clause with a name in its brackets, and the help. A name of the language, such as `packing`,
-belongs to another clause. Any other name counts as the name of a block.
+belongs to another clause. Any other name counts as the name of a data block.
 """
 
 

@@ -1,5 +1,5 @@
-"""If the name of a clause is misspelt in any small way, there is a finding, in whatever form the clause's settings are
-written.
+"""If the name of a clause is misspelt in any small way, there is a finding. This holds for every form in which the
+clause's settings can be written.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ HEADER = "xpc 1\ntrain qwen2.5-0.5b on alpaca for 1 epochs\n"
 
 
 def misspelt(word: str) -> set[str]:
-    """The misspellings of a name: in each, one letter is left out, doubled, swapped with the next or replaced, or an
-    ending is added.
+    """The misspellings of a name. In each, one letter is left out, doubled, replaced, or swapped with the next letter,
+    or an ending is added.
     """
     out = {word + "s", word.capitalize()}
     for at in range(len(word)):

@@ -1,4 +1,4 @@
-"""A setting in the block of another clause gets an edit that moves it out of the block."""
+"""If a setting is in the block of a wrong clause, the suggested edit moves it out of the block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nested mappings of JSON, YAML and Python become settings, also those of other tools' blocks."""
+"""Nested mappings of JSON, YAML and Python become settings, even if their blocks are those of other tools."""
 
 from __future__ import annotations
 

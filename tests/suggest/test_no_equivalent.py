@@ -23,7 +23,7 @@ from xpc.compiler.suggest import no_equivalent
 KINDS = ("none", "left", "family")
 NO_TRAINER = "the stack has no such trainer"
 FRAGMENT = re.compile(r"(?:^|\s)(\w+)(?: [-\w\"{}.]+)?\(([^()]*)\)")
-"""Matches a clause with its settings in the text of an advice, such as `method grpo(level=sequence)`."""
+"""Matches a clause with its settings in an advice, such as `method grpo(level=sequence)`."""
 
 
 def names(kind: str) -> dict[str, str]:
@@ -36,8 +36,8 @@ def letters(*words: str) -> str:
 
 
 def stated_names() -> Iterator[tuple[str, str]]:
-    """Yield pairs for everything that a spec can say: the name as no_equivalent.txt would write it, and the path of its
-    setting or choice.
+    """Yield a pair for everything that a spec can say: its name, as no_equivalent.txt would write it, and the path of
+    its setting or choice.
     """
     for path, row in BY_PATH.items():
         yield letters(path), path
@@ -89,7 +89,7 @@ def test_the_settings_in_an_advice_exist() -> None:
 
 
 def keys() -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """The rows of every importer's key table: the source, the key, and what becomes of it."""
+    """The rows of every importer's key table, as tuples: the source, the key, and what the import does with the key."""
 
     def rows(table: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         for name, value in table.items():
@@ -116,7 +116,7 @@ def test_a_key_that_an_importer_translates_has_an_equivalent() -> None:
 
 
 def trainers(target: str) -> set[str]:
-    """The trainers of a stack's TRL, by the names of their modules, such as `onlinedpo`."""
+    """The trainers of a stack's TRL. Each is named by its module, such as `onlinedpo`."""
     (library,) = Path(os.path.dirname(os.path.dirname(interpreter(target)))).glob("lib/python3*/site-packages/trl")
     found = {path.stem.removesuffix("_trainer") for path in library.glob("trainer/*_trainer.py")}
     found |= {path.name for path in library.glob("experimental/*") if path.is_dir()}

@@ -1,6 +1,6 @@
-"""Settings in the notations of other tools get edits with which the spec means what was written. Each notation is tried
-with many settings under several of their names; the edits are applied and the result is compared with the setting in
-xpc's notation.
+"""Settings in the notations of other tools get edits. After the edits, the spec means what the user wrote. Each
+notation is tried with many settings, each under several names: the edits are applied, and the result is compared with
+the setting in xpc's notation.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ HEADERS = {
 
 
 def cases() -> list[tuple[str, str, str]]:
-    """A name, a value and the setting in xpc's notation, for each plain setting under its names."""
+    """For each plain setting and each of its names: the name, a value, and the setting in xpc's notation."""
     out = []
     for row in TABLE:
         value = "true" if row.kind.name == "flag" else example(row)

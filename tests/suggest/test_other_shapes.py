@@ -1,6 +1,7 @@
 """Texts in another form than the language's are understood, such as misspelt blocks and sources without quotes.
 
-Each finding has an edit. The edited spec says what was meant, and has no further findings about names or values.
+Each finding has an edit. After the edit, the spec says what the user meant, and has no more findings about names or
+values.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ def after_edits(text: str) -> str:
 
 
 def differs(text: str, row: schema.Setting) -> str:
-    """Apply the suggested edits. Return the edited text if it differs in meaning from the setting in its block,
+    """Apply the suggested edits. Return the edited text if it does not mean the same as the setting in its block;
     otherwise "".
     """
     right = in_block(row, f"{row.name} = {value_of(row)}")

@@ -1,4 +1,6 @@
-"""Lines of words become settings as a whole; a line that is not understood gets no edits of its single words."""
+"""A line of several words becomes a setting only as a whole: if the line is not understood, its single words get no
+edits.
+"""
 
 from __future__ import annotations
 

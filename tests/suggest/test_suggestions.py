@@ -1,8 +1,8 @@
 """A list of plausible mistakes (names that a spec does not know). For each, the first suggestion is correct.
 
 The list (suggestions.toml) was written from the tools' documentation before the suggestions were developed. A checksum
-divides it into halves: the mistakes of the first half were inspected during the development. For the second half only
-the share of correct suggestions was computed: 97.7 % of 222. Two of its five wrong suggestions were corrected later.
+divides it into halves. The mistakes of the first half were inspected during the development. For the second half, only
+the share of correct suggestions was computed: 97.7 % of 222. Two of the five wrong suggestions were corrected later.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SHARE = 0.95
 
 
 def rows() -> list[tuple[str, tuple[str, ...]]]:
-    """For each row of suggestions.toml: what is typed, and the correct answers."""
+    """The rows of suggestions.toml, as pairs: the text that is typed, and the correct answers."""
     with open(os.path.join(HERE, "suggestions.toml"), "rb") as handle:
         table = tomllib.load(handle)
     return [
@@ -44,7 +44,9 @@ def is_tuned(written: str) -> bool:
 
 
 def texts(written: str) -> list[tuple[str, int, str | None]]:
-    """For each spec with a mistake: its text, the offset where the mistake begins, and the clause that contains it."""
+    """A list of specs with a mistake, as tuples: the text, the offset where the mistake begins, and the clause that
+    contains it.
+    """
     head, brace, inside = written.partition(" { ")
     if brace:
         body = inside.removesuffix(" }")
@@ -69,7 +71,7 @@ def paths(text: str) -> set[str]:
 
 
 def suggested(text: str, clause: str | None, found: Diagnostic) -> set[str]:
-    """The paths of settings, or texts, that the first suggestion of a finding can stand for."""
+    """The paths of settings, or the texts, that the first suggestion of a finding can mean."""
     match = re.search(r"write `([^`]*)`", found.help or "") or re.search(r"`([a-z_.]+)` decides it", found.help or "")
     if (left := re.search(r"leave `(\w+)` out", found.help or "")) and not match:
         return {f"leave {left[1]} out"}
@@ -190,8 +192,8 @@ GONE = [
 
 @pytest.mark.parametrize("name", GONE)
 def test_removed_argument_names_its_replacement(name):
-    """If an argument of TRL was removed, a spec cannot state it, neither in `extra trl` nor elsewhere. The message
-    names its new name, or the setting that decides its value, or says that there is no replacement.
+    """If TRL has removed an argument, a spec cannot state it, neither in `extra trl` nor elsewhere. The message says
+    which name or setting replaces the argument, or that nothing does.
     """
     for text in (f"{HEAD}extra trl {{\n  {name} = true\n}}\n", f"{HEAD}{name} = true\n", f"{LINE} with {name}=true\n"):
         found = first_error(text, 0)

@@ -1,4 +1,4 @@
-"""A word stands after a boolean setting, such as `packing off`. The message says what the word means, and the edit
+"""A word follows a boolean setting, such as `off` in `packing off`. The message says what the word means, and the edit
 writes the setting with this meaning.
 """
 

@@ -1,5 +1,5 @@
-"""Help texts are true: an edit does not change the meaning of what was written, and no help names files, rows or GPUs
-that the user does not have.
+"""Help texts are true: the edit that a help proposes keeps the meaning of what the user wrote, and no help names files,
+rows or GPUs that the user does not have.
 """
 
 from __future__ import annotations

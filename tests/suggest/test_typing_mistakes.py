@@ -51,9 +51,7 @@ def mistakes(name: str, seed: int) -> list[str]:
 
 @pytest.mark.slow
 def test_a_mistyped_setting_is_suggested_with_its_value():
-    """At most one in a hundred misspelt names gets no suggestion. No edit states another setting than the intended
-    one.
-    """
+    """At least 99 of 100 misspelt names get a suggestion. No edit states a setting that was not intended."""
     wrong, astray, total = [], [], 0
     for row in OUTER:
         value = None if row.kind is FLAG else example(row)
@@ -118,8 +116,8 @@ def is_generic(text: str) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("target", stacks.names())
 def test_every_argument_of_the_libraries_has_an_answer(target: str):
-    """A spec may have the name of a trainer's argument, or of a key of accelerate's or DeepSpeed's file, as the name of
-    a setting. The help then names the right setting, the `extra` block, or the reason why a spec cannot state it.
+    """A user may write a trainer's argument, or a key of accelerate's or DeepSpeed's file, as if it were a setting. The
+    help then names the right setting, the `extra` block, or the reason why a spec cannot state it.
     """
     stack = stacks.load(target)
     assert stack is not None

@@ -1,8 +1,9 @@
 """For names and values of other tools, messages suggest the intended setting and value, or say that there is none.
 
-Each list was written before its first run. All lists but the last were also committed before their first run. After the
-first run, wrong answers were corrected. The table has the share of correct answers at the first run, and how many edits
-meant something else. If there are two shares, the second one counts only the answers as they were first written.
+Each list was written before its first run. All lists except the last were also committed before their first run. After
+the first run, wrong answers were corrected. The table has the share of correct answers at the first run, and the number
+of edits that stated something other than intended. If there are two shares, the second one counts only the answers that
+were in the list from the beginning.
 
     01          42 %
       2nd half  95.8 % of 239 (only counted, after the first half was corrected)
@@ -88,7 +89,7 @@ PLACES = {
 
 
 def rows(file: str) -> list[tuple[str, str, tuple[str, ...]]]:
-    """The rows of a list of wrong names: for each name, the section of the file (where the name is typed, such as
+    """The rows of a list of wrong names, as tuples: the section of the file (it says where the name is typed, such as
     `gpus`), the name, and the correct answers.
     """
     with open(os.path.join(LISTS, file), "rb") as handle:
@@ -112,7 +113,7 @@ def texts(tool: str, typed: str) -> list[str]:
         return [f"{typed}\n"]
     head, brace, inside = typed.partition(" { ")
     if brace:
-        if "=" in inside.partition(",")[2]:  # several settings are on one line, as they are typed
+        if "=" in inside.partition(",")[2]:  # several settings are typed on one line
             return [f"{HEAD}{typed}\n"]
         return [f"{HEAD}{head} {{\n  {inside.removesuffix(' }')}\n}}\n"]
     out = [f"{HEAD}{typed}\n"]
@@ -173,8 +174,8 @@ def errors(text: str) -> list[Diagnostic]:
 
 
 def first(text: str, start: int = 0) -> Diagnostic | None:
-    """The first finding about what was typed. Findings about syntax and names come before findings that follow from
-    them.
+    """The first finding about the typed text. Findings about syntax and names come first, because other findings follow
+    from them.
     """
     found = [one for one in findings(text) if one.primary is not None and one.primary.span.start >= start]
     return min(found, key=lambda one: (one.severity != ERROR, one.code[:3] not in ("XP0", "XP1")), default=None)
@@ -189,9 +190,9 @@ def says(found: Diagnostic, words: str) -> bool:
 
 
 def fits(tool: str, typed: str, text: str, found: Diagnostic, right: str) -> bool:
-    """Whether the edit of a finding, or its help if it has no edit, gives the correct answer."""
+    """Whether a finding gives the correct answer: by its edit or, if it has no edit, by its help."""
     kind, _, words = right.partition(": ")
-    typing = any(edit.text.strip() for edit in found.edits)  # an edit may also only remove what was typed
+    typing = any(edit.text.strip() for edit in found.edits)  # an edit may also only remove the typed text
     if kind == "no":
         return not typing and "write `" not in (found.help or "") and says(found, words)
     if kind == "says":
@@ -218,8 +219,8 @@ def fits(tool: str, typed: str, text: str, found: Diagnostic, right: str) -> boo
 
 
 def leads_astray(text: str, found: Diagnostic, typed: str) -> bool:
-    """Whether the help leads to another error: in the spec, the unknown name is replaced by the form that the help
-    suggests (the value stays), and the check still refuses it.
+    """Whether the help leads to another error. To find out, replace the unknown name in the spec by the form that the
+    help suggests, and keep the value: the check should then accept it.
     """
     match = re.search(r"write `([^`]*)`", found.help or "")
     if (
@@ -231,7 +232,7 @@ def leads_astray(text: str, found: Diagnostic, typed: str) -> bool:
     ):
         return False
     if ", which `" in (found.help or ""):
-        return False  # a setting of another method or strategy than the spec's
+        return False  # a setting of another method or strategy than the one in the spec
     value = typed.rstrip(" }").partition("=")[2].strip() or "true"
     form = match[1].replace("...", value)
     span = found.primary.span
@@ -239,7 +240,7 @@ def leads_astray(text: str, found: Diagnostic, typed: str) -> bool:
     if outside:
         after = f"{LINE} with {form}\n" if f"{LINE} with" in text else f"{HEAD}{form}\n"
     elif text[: span.start].rstrip().endswith("="):
-        # the finding points at the value, but `form` also contains the name of the setting, which is cut off here
+        # the finding points at the value, so the name of the setting is cut off from `form`
         after = text[: span.start] + form.partition("=")[2].strip() + text[span.end :]
     else:
         after = text[: span.start] + (form if "=" in form else f"{form} = {value}") + text[span.end :]
@@ -247,12 +248,12 @@ def leads_astray(text: str, found: Diagnostic, typed: str) -> bool:
 
 
 def is_that(tool: str, text: str, right: str) -> bool:
-    """Whether a spec already states the correct answer, without any correction."""
+    """Whether a spec states the correct answer even without a correction."""
     return not right.startswith(("no: ", "says: ")) and stated(text) == stated(right_text(tool, right))
 
 
 def after_all_edits(text: str) -> str:
-    """A page after the suggested edits of all findings about syntax and names, each applied once."""
+    """The text of a page after the suggested edits of all findings about syntax and names. Each edit is applied once."""
     edits: list[Edit] = []
     for found in findings(text):
         apart = all(a.span.end <= b.span.start or b.span.end <= a.span.start for a in found.edits for b in edits)
@@ -261,7 +262,7 @@ def after_all_edits(text: str) -> str:
 
 
 def told_in_page(text: str, right: str) -> bool:
-    """Whether the findings about a page, which may have several mistakes, give the correct answer together."""
+    """Whether the findings about a page together give the correct answer; the page may have several mistakes."""
     after = after_all_edits(text)
     if right.startswith("says: "):
         found = [f"{one.message} {one.help} {one.primary.text if one.primary else ''}" for one in findings(text)]
@@ -293,7 +294,7 @@ def missed(tool: str, typed: str, right: tuple[str, ...]) -> str:
 
 
 def misled(tool: str, typed: str, right: tuple[str, ...]) -> str:
-    """An edit that compiles and states something other than intended; "" if no edit does."""
+    """An edit that compiles but states something other than intended; "" if there is no such edit."""
     if tool == "pages":
         after = after_all_edits(f"{typed}\n")
         harmless = after == f"{typed}\n" or errors(after) or not missed(tool, typed, right)
@@ -317,7 +318,7 @@ LATER = [row for file in FILES if file != FIRST for row in rows(file)]
 
 @pytest.mark.parametrize("part", nightly_but(range(3), lambda part: part == 0))
 def test_of_later_lists_what_is_reported_is_what_was_meant_and_no_edit_leads_astray(part):
-    """`make test` reads every third row of the lists, and `make slow` the others."""
+    """`make test` reads every third row of the lists, and `make slow` the other rows."""
     assert len(LATER) >= 5300
     chosen = LATER[part::3]
     wrong = {typed: text for tool, typed, right in chosen if (text := missed(tool, typed, right))}

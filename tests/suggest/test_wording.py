@@ -1,5 +1,5 @@
-"""A mistake in a spec gives exactly one finding. The finding is at the place of the mistake, and its help has a text to
-type.
+"""A mistake in a spec gives exactly one finding. The finding is at the place of the mistake, and its help has a text
+that can be typed.
 """
 
 import pytest

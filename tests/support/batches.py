@@ -2,7 +2,7 @@
 
 Prints one line of JSON for each bundle: `{"rows": [{"input_ids": [text], "learned": [text]}, ...]}`. The bundle's own
 code builds the trainer. The trainer's rows go through its collator one by one and in order, and the resulting token ids
-are decoded to text. `learned` is the text of the tokens with a loss. If the run stops, the line is `{"error":
+are decoded to text. `learned` is the text of the tokens with a loss. If an error stops the run, the line is `{"error":
 message}`.
 """
 

@@ -35,7 +35,7 @@ def spec(
     batch: str = "gbs=128 micro=16",
     save: str = 'save "out/run"',
 ) -> str:
-    """A spec with the lines ``more``. Values that the compiler would otherwise assume and report are stated."""
+    """A spec with the lines ``more``. It states every value that the compiler would otherwise assume and report."""
     lines = [
         "xpc 1",
         "",

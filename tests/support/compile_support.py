@@ -156,7 +156,7 @@ def value(text: str, path: str, root: str = NOWHERE) -> object:
 
 
 def edited(text: str, problem: Diagnostic) -> str:
-    """The text after the suggested edits of one diagnostic."""
+    """The text after the edits that one diagnostic suggests."""
     return applied(text, problem.edits)
 
 
@@ -262,15 +262,15 @@ def manifest_of(spec: str) -> str:
 
 
 def placed(files: Mapping[str, str | bytes], folder: Callable[[], object]) -> str:
-    """Write files into the folder that ``folder()`` returns, and return its path. If there are no files, as in most
-    cases, ``folder`` is not called.
+    """Write files into the folder that ``folder()`` returns, and return its path. Most cases have no files; for these,
+    ``folder`` is not called.
     """
     return put(folder(), files) if files else NOWHERE
 
 
 def tree(folder: object) -> dict[str, bytes]:
-    """Map the relative path of each file below a folder to the file's content. An empty folder is an entry `NAME/`
-    without content.
+    """Maps the relative path of each file below a folder to the file's content. An empty folder also has an entry: its
+    name with a `/` at the end, without content.
     """
     out: dict[str, bytes] = {}
     for where, folders, names in os.walk(str(folder)):

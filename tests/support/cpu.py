@@ -1,7 +1,8 @@
-"""Limit the CPU time of a call, to find inputs for which the call hangs. On a busy machine, CPU time grows much less
-than wall-clock time.
+"""Limit the CPU time of a call, to find inputs for which the call hangs. On a busy machine, a call takes much more
+wall-clock time, but only slightly more CPU time.
 
-It still grows somewhat if two processes share a core, so the tests allow ten seconds. The fuzzer allows one second.
+It needs more CPU time if two processes share a core. Therefore the tests allow ten seconds. The fuzzer allows one
+second.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ class TooLong(Exception):
 def limited(seconds: float = 10.0) -> Iterator[None]:
     """A context that raises TooLong if its body takes more than ``seconds`` of this process's CPU time.
 
-    The limit is multiplied by XPC_CPU_LIMIT, which is set while coverage is measured, because everything then takes
-    longer.
+    The limit is multiplied by the number in the variable XPC_CPU_LIMIT. It is set while coverage is measured, because
+    the measurement makes every call slower.
     """
     seconds *= float(os.environ.get("XPC_CPU_LIMIT", "1"))
 

@@ -57,8 +57,8 @@ def one(
     name: str, *lines: str, on: str = "8 x h100-80gb", strategy: str = "ddp", precision: str = "bf16",
     batch: str = "gbs=128 micro=4", train: str = "qwen2.5-3b on infinity-instruct for 3 epochs", target: str = DEFAULT,
 ) -> Emitted:  # fmt: skip
-    """A complete spec with the additional lines `more`. Each other parameter replaces the value in one of the spec's
-    usual lines.
+    """A complete spec with the additional lines `more`. Each other parameter replaces a value in one of the usual
+    lines, such as the batch.
     """
     head = ["xpc 1", f"train {train}", f"hardware {on}", f"strategy {strategy}", f"precision {precision}"]
     return Emitted(name, "\n".join([*head, f"batch {batch}", f"target {target}", *lines]) + "\n", target)
@@ -222,7 +222,7 @@ SPECS: tuple[Emitted, ...] = (*DEFAULTS, *(one for target in OTHERS for one in o
 
 
 def put(folder: str, files: Mapping[str, str | bytes]) -> str:
-    """Write files below a folder and return the folder."""
+    """Write files below a folder and return the folder's path."""
     for name, data in files.items():
         path = os.path.join(folder, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)

@@ -1,13 +1,13 @@
 """Trainer arguments for tests that need some argument in an `extra` block, and for which it does not matter which one.
 
-If the language gets a setting for an argument, the argument becomes an error in `extra`, and every test that uses it
-there fails. The arguments below will never get a setting, because they change no result of a run.
+As soon as the language has a setting for an argument, the argument is an error in `extra`, and every test with the
+argument in `extra` fails. The arguments below will never get a setting, because they change no result of a run.
 """
 
 from __future__ import annotations
 
 NUMBER = "torch_empty_cache_steps"
-"""An integer argument of every class on every stack. It sets after how many steps transformers frees the allocator's
+"""An integer argument of every class on every stack. After this number of steps, transformers frees the allocator's
 cache.
 """
 FLAG = "batch_eval_metrics"

@@ -3,7 +3,7 @@
 The program reads a JSON list of `model_type`s from stdin, and prints a JSON object with an entry for each:
 
 - `known`: whether transformers has the family (if not, the entry has no other keys);
-- `sdpa`, `flash`, `flex`: the attentions that its model class declares; `scores`: whether it has a reward head;
+- `sdpa`, `flash`, `flex`: for each kind of attention, whether the model class declares it; `scores`: whether the family has a reward head;
 - `errors`: for each attention, the largest difference between a logit of the second of two packed documents and the
   same logit without packing. If the library refuses the attention, the exception, such as "ValueError: ...";
 - `ends`: whether the model raises an exception for a row longer than its context;
@@ -42,8 +42,8 @@ MEMORY = 4 << 30
 
 
 def refusal(found: Exception) -> str:
-    """The exception as text, "ValueError: ...". A ValueError whose message has no text of `REFUSALS` is unexpected, and
-    is raised again.
+    """The exception as text, "ValueError: ...". If the message has no text of `REFUSALS`, a ValueError is unexpected,
+    and is raised again.
     """
     if isinstance(found, ValueError) and not any(words in str(found) for words in REFUSALS):
         raise found
@@ -53,7 +53,7 @@ def refusal(found: Exception) -> str:
 def random_model(model_type: str, std: float, **options: Any) -> Any:
     """The family's tiny model in evaluation mode, with random weights of standard deviation ``std``.
 
-    With large weights, the logits of a token depend visibly on the tokens to which it attends.
+    If the weights are large, the logits of a token visibly depend on the tokens to which it attends.
     """
     import tiny_models
     import torch
@@ -68,8 +68,8 @@ def random_model(model_type: str, std: float, **options: Any) -> Any:
 
 
 def error(model_type: str, attention: str) -> float | str:
-    """Compute the logits of two documents twice, packed into one row and each alone; return the largest difference of a
-    logit.
+    """Compute the logits of two documents twice: packed into one row, and each document alone. Return the largest
+    difference between the two values of a logit.
 
     The packed row has the inputs that trl's collator adds, such as position_ids. If the library refuses the attention,
     the result is the exception as text.
@@ -87,7 +87,8 @@ def error(model_type: str, attention: str) -> float | str:
     lengths = (7, 9)
     documents = [torch.randint(3, 120, (1, length), generator=generator) for length in lengths]
     extras: dict[str, Any] = {"position_ids": torch.cat([torch.arange(length) for length in lengths])[None]}
-    if "seq_idx" in inspect.getsource(sft_trainer):  # trl's collator also passes the bounds of the documents
+    # trl's collator also passes the bounds of the documents (`seq_idx`)
+    if "seq_idx" in inspect.getsource(sft_trainer):
         bounds = torch.tensor([0, 7, 16], dtype=torch.int32)
         extras.update(cu_seq_lens_q=bounds, cu_seq_lens_k=bounds, max_length_q=9, max_length_k=9)
         extras["seq_idx"] = torch.tensor([[0] * 7 + [1] * 9], dtype=torch.int32)
@@ -124,8 +125,8 @@ def undropped(model: Any) -> Any:
 
 def completed(model: Any, recomputed: bool) -> list[Any]:
     """Generate greedy completions of two prompts twice: in evaluation mode, and in training mode inside trl's context
-    manager for generation (if ``recomputed``, with gradient checkpointing). Return both as tensors, which should be
-    equal.
+    manager for generation. With ``recomputed``, training mode uses gradient checkpointing. Return the completions of
+    both modes as tensors, which should be equal.
 
     One prompt is padded on the left, so that a wrong attention mask changes its completion.
     """
@@ -203,8 +204,8 @@ SCALINGS: dict[str, dict[str, float]] = {
 def scaled(model_type: str) -> list[str]:
     """The kinds of RoPE scaling that change the logits of a row longer than the context.
 
-    Each kind is tried: the runtime writes it into a tiny model's configuration. A kind that is missing in the result
-    has no effect on this family, or cannot be written.
+    Each kind is tried: the runtime writes it into a tiny model's configuration. If a kind is not in the result, it has
+    no effect on this family, or cannot be written.
     """
     import tiny_models
     import torch
@@ -240,8 +241,8 @@ def scaled(model_type: str) -> list[str]:
 
 
 def ends(model_type: str) -> bool:
-    """Whether a row that is one token longer than the context raises an exception. A row exactly as long as the context
-    must not raise one.
+    """Whether a row that is one token longer than the context raises an exception. A row that is exactly as long as the
+    context must not raise an exception.
     """
     import tiny_models
     import torch
@@ -285,8 +286,8 @@ def _note(called: set[str], expert: str, *_: object) -> None:
 
 
 def unbalanced(model_type: str) -> str | None:
-    """The case in which trl's fused head fails with the load balancing loss. "default": with the family's default
-    configuration. "stated": only if a spec states the coefficient of this loss. None: in no case.
+    """When trl's fused head fails with the load balancing loss: "default" if it fails with the family's default
+    configuration, "stated" if it fails only when a spec states the coefficient of this loss, None if it never fails.
     """
     import tiny_models
     import torch
@@ -313,8 +314,8 @@ def unbalanced(model_type: str) -> str | None:
 
 
 def renamed(model_type: str) -> bool:
-    """Whether a saved model.safetensors has other names of weights than the model in memory, or transformers has a
-    table that converts names for this family.
+    """Whether the weights have other names in a saved model.safetensors than in memory, or transformers has a table
+    that converts names of this family's weights.
     """
     import tempfile
 
@@ -335,8 +336,8 @@ def renamed(model_type: str) -> bool:
 
 
 def flags(model_type: str) -> dict[str, bool]:
-    """Which attention implementations the family's causal model class declares, and whether the family has a class for
-    reward models.
+    """For each attention implementation, whether the family's causal model class declares it; and whether the family
+    has a class for reward models.
     """
     import transformers
     from transformers.models.auto import modeling_auto as auto
@@ -366,7 +367,7 @@ def main() -> None:
         if model_type not in CONFIG_MAPPING:
             out[model_type] = {"known": False}
             continue
-        # printed first: if the program fails or is killed, the last printed name is the family that caused it
+        # printed before the work: if the program fails or is killed, the last printed name is the family that caused it
         print(model_type, file=sys.stderr, flush=True)
         errors = {
             one: error(model_type, one) for one, known in NAMES.items() if known in ("eager", *ALL_ATTENTION_FUNCTIONS)

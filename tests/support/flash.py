@@ -2,8 +2,8 @@
 
 This module runs in the interpreter of a stack. `install` changes transformers 5.23, 4.57 or 4.52 in this process, so
 that models with `flash_attention_2` load on a CPU (on 5.23 and 4.57, also with `flash_attention_3`). `CALLS` has a word
-for each call: "varlen" if the called function gets the bounds of packed documents, "plain" if it treats each row as one
-document.
+for each call of a kernel: "varlen" if the kernel gets the bounds of packed documents, "plain" if it treats each row as
+one document.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ def flash_attn_varlen_func(
 
 
 def _index_first_axis(rows: Any, locations: Any) -> Any:
-    """Replaces ``flash_attn.bert_padding.index_first_axis``: the tokens at these indices, without the padding."""
+    """Replaces ``flash_attn.bert_padding.index_first_axis``: returns the tokens at these indices, without the padding."""
     return rows[locations]
 
 
 def _pad_input(rows: Any, locations: Any, batch: int, length: int) -> Any:
-    """Replaces ``flash_attn.bert_padding.pad_input``: a batch of zeros with the tokens at their indices."""
+    """Replaces ``flash_attn.bert_padding.pad_input``: returns a batch of zeros, with each token at its index."""
     out = torch.zeros(batch * length, *rows.shape[1:], dtype=rows.dtype)
     return out.index_copy(0, locations, rows).reshape(batch, length, *rows.shape[1:])
 
@@ -121,10 +121,10 @@ def _wanted_in_fp32() -> None:
     """Make transformers 4 leave float32 inputs of FlashAttention in float32, instead of converting them to half
     precision.
 
-    transformers asks torch, without naming a device, whether autocast is on; if so, it converts the inputs to
-    autocast's dtype. After this change, such a question is answered by true, and the dtype is float32. torch's own code
-    names a device when it asks, and gets the usual answer. Some families of 4.57 ask for the dtype of a named device:
-    the answer is float32, unless autocast is enabled for that device.
+    transformers calls a function of torch, without naming a device, to know whether autocast is on; if so, it converts
+    the inputs to autocast's dtype. After this change, such a call returns true, and the dtype is float32. torch's own
+    code names a device in such calls, and gets the usual result. Some families of 4.57 call for the dtype of a named
+    device: the result is float32, unless autocast is enabled for this device.
     """
     requested, kind = torch.is_autocast_enabled, torch.get_autocast_dtype
     torch.is_autocast_enabled = lambda *device: requested(*device) if device else True

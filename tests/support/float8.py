@@ -1,7 +1,7 @@
 """Run bundles and programs in fp8 on a CPU, in an interpreter that can import torchao.
 
-torchao can multiply fp8 matrices on a CPU, too. Compared with a run on a GPU, only the speed and the rounding of the
-kernels differ. The bundles of these tests have never run on a GPU.
+torchao can also multiply fp8 matrices on a CPU. A run on a GPU would differ only in the speed and the rounding of the
+kernels. The bundles of these tests have never run on a GPU.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def answers(text: str, cwd: str, *words: str, processes: int = 1, **variables: s
 
 
 def on_a_cpu(bundle: str, arguments: Mapping[str, Any], processes: int = 1) -> None:
-    """Change a bundle that was compiled for GPUs and ddp so that it runs on a CPU with this number of processes.
-    Nothing else in the bundle changes.
+    """Change a bundle that was compiled for GPUs and ddp: it then runs on a CPU with this number of processes. Nothing
+    else in the bundle changes.
     """
     path = os.path.join(bundle, "trainer_args.json")
     with open(path, encoding="utf-8") as handle:

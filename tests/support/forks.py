@@ -27,15 +27,15 @@ _SHARED: dict[tuple[str, str], Forks] = {}
 
 @cache
 def notes() -> str:
-    """The folder for trackio. trackio reads TRACKIO_DIR only when it is imported, so all forked runs have the same
-    folder.
+    """The folder for trackio. All forked runs have the same folder, because trackio reads TRACKIO_DIR only when it is
+    imported.
     """
     return tempfile.mkdtemp(prefix="trackio-")
 
 
 def of_python(python: str, path: str = "") -> Forks:
-    """The warm interpreter of this Python, with ``path`` as its PYTHONPATH. It is started on first use and lives until
-    `close`, because its imports take eight seconds of CPU time.
+    """The warm interpreter of this Python, with ``path`` as its PYTHONPATH. It is started when it is first needed. It
+    then lives until `close`, because its imports take eight seconds of CPU time.
     """
     key = python, path
     if key not in _SHARED:
@@ -45,7 +45,9 @@ def of_python(python: str, path: str = "") -> Forks:
 
 
 def shared(target: str) -> Forks:
-    """The warm interpreter of a stack, for all tests of this process. Skips the test if the stack is not installed."""
+    """The warm interpreter of a stack; all tests of this process share it. Skips the test if the stack is not
+    installed.
+    """
     return of_python(interpreter(target))
 
 

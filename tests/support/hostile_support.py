@@ -1,4 +1,4 @@
-"""`checked` and `compiled` of compile_support for hostile input: they fail if they take ten seconds of CPU time."""
+"""`checked` and `compiled` of compile_support for hostile input: they fail if a call takes ten seconds of CPU time."""
 
 import compile_support
 from cpu import limited

@@ -35,8 +35,8 @@ def methods_of(stack: str) -> tuple[str, ...]:
 
 
 def sharded(stack: str, strategy: str, method: str = "sft") -> str:
-    """Return the strategy, or `zero1` if the compiler refuses the strategy because the stack trains wrongly with it
-    (XP488, XP127).
+    """Return ``strategy``. If the compiler refuses it because the stack trains wrongly with it (XP488, XP127), return
+    `zero1`.
     """
     known = stack_of(stack)
     wrong = {
@@ -47,7 +47,7 @@ def sharded(stack: str, strategy: str, method: str = "sft") -> str:
 
 
 def python_of(stack: str) -> str | None:
-    """The path of an interpreter that has the stack's TRL version; None if this machine has no such interpreter."""
+    """The path of an interpreter with the stack's version of TRL; None if this machine has no such interpreter."""
     known, python = load(stack), _named(stack)
     assert known is not None
     return python if python is not None and _trl(python) == known.pins["trl"] else None

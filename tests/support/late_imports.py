@@ -1,4 +1,6 @@
-"""The datasets library, imported when a test first uses it, and not in every process that collects the tests."""
+"""The datasets library. It is imported when a test first uses it, so that processes which only collect tests do not
+import it.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Which families with latent attention cannot be rotated by OFT, and which have indexers that no gradient reaches. Runs
-in the interpreter of a stack and prints one JSON object.
+"""Find the families with latent attention that OFT cannot rotate, and the families with indexers that no gradient
+reaches. The program runs in the interpreter of a stack and prints one JSON object.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def tiny(family: str) -> Any:
 
 
 def passed(model: Any) -> str | None:
-    """Run one forward and backward pass; the name of the exception that it raises, if any."""
+    """Run one forward and backward pass. Return the name of the exception that it raises; None if it raises none."""
     import torch
 
     ids = torch.randint(3, 200, (2, LENGTH))
@@ -57,8 +57,8 @@ def passed(model: Any) -> str | None:
 
 
 def main() -> None:
-    """Print, for each family with latent attention: whether a tiny model trains, the exception with OFT on `kv_b_proj`,
-    and the parameters of indexers without a gradient.
+    """Print three values for each family with latent attention: whether a tiny model trains, the exception with OFT on
+    `kv_b_proj`, and those parameters of indexers that get no gradient.
     """
     import peft
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as FAMILIES

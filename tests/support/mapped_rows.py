@@ -1,9 +1,9 @@
-"""Compare the rows of `launch.sh --prepare` with the rows of `Dataset.map`. `python mapped_rows.py BUNDLE...` runs in
+"""Compare the rows of `launch.sh --prepare` with the rows of `Dataset.map`. Run `python mapped_rows.py BUNDLE...` in
 the folder with the bundles' model and data.
 
-Prints one line of JSON for each call of `Dataset.map` or `Dataset.filter` whose function gets single rows. The line has
-the name of the function, whether the function was called in batches, whether a function of Arrow columns replaced it,
-and whether types and values equal those of `Dataset.map` itself.
+Prints one line of JSON for each call of `Dataset.map` or `Dataset.filter` whose function gets single rows. The line
+says which function it is, whether it was called in batches, whether a function of Arrow columns replaced it, and
+whether the results have the same types and values as those of `Dataset.map` itself.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Mapped = Callable[..., Any]
 
 
 def compared(writing: Callable[..., Mapped], bundle: str) -> Callable[..., Mapped]:
-    """Wrap `prepare_rows._writing`: the result of each call is then compared with what `Dataset.map` returns."""
+    """Wrap `prepare_rows._writing`, to compare the result of each call with the result of `Dataset.map`."""
 
     def compare(folder: str, calls: list[dict[str, Any]], tokenizer: Any) -> Mapped:
         prepared, within = writing(folder, calls, tokenizer), False

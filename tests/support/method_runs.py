@@ -41,8 +41,8 @@ REQUIRED = {
     "method.rewards": f'(rewards="rewards.py:even", {ONLINE_SETTINGS})',
     "method.teacher": '(teacher="teacher", max_completion=12, beta=0.5)',
 }
-"""Maps each required setting of a method to the text with which the method's small run states it. For example, GRPO
-must have `method.rewards`.
+"""Maps each required setting of a method to the text that states it in the method's small run. For example, GRPO must
+have `method.rewards`.
 """
 SETTINGS = {
     name: written for path, written in REQUIRED.items() for name, method in METHODS.items() if path in method.paths
@@ -51,8 +51,8 @@ FILE_OF = {"messages": "messages", "preference": "preferences", "unpaired": "jud
 DATA = {name: FILE_OF[method.shapes[0]] for name, method in METHODS.items()}
 SPREAD = cycle((("ddp", "zero2"), ("zero3", "ddp"), ("zero2", "zero3")))
 ADAPTED = ("sft", "dpo", "reward", "grpo")
-"""On the default stack, `make test` trains adapters only with these methods. TRL's trainer of any other method handles
-adapters and references in the same way as one of these.
+"""On the default stack, `make test` trains adapters only with these methods. The trainer of any other method handles
+adapters and references as the trainer of one of these methods does.
 """
 TWO = dict(zip(METHODS, SPREAD, strict=False))
 """Maps each method to two strategies for its runs on two processes: the first for full training, the second for LoRA.
@@ -60,8 +60,8 @@ TWO = dict(zip(METHODS, SPREAD, strict=False))
 
 
 def files(turns: list[list[dict[str, str]]]) -> dict[str, str]:
-    """The contents of data files by name: for each method, rows of the shape that the method needs, made from
-    conversations; and in addition a file of reward functions.
+    """The contents of files by name. For each method, there are rows of the shape that the method needs, made from
+    conversations. There is also a file of reward functions.
 
     In ragged.jsonl every fourth question is long, so that batches have padding.
     """
@@ -88,7 +88,7 @@ def files(turns: list[list[dict[str, str]]]) -> dict[str, str]:
 class Small:
     """A small run of a training method on a stack: ``Small("dpo", "trl-0.18", "zero2", "lora")``.
 
-    The strategy "one" is a single process; without an adapter, all weights are trained.
+    With the strategy "one", the run has a single process. Without an adapter, all weights are trained.
     """
 
     method: str
@@ -109,10 +109,10 @@ class Small:
 
     @property
     def nightly(self) -> bool:
-        """Whether only `make slow` makes this run. `make test` includes, on the default stack, every method without
-        adapters, and the methods in `ADAPTED` with adapters. On the oldest stack, it includes every method in one
-        process without adapters, and on the stacks between only sft and grpo. On these older stacks, it includes runs
-        with adapters only for sft, because the default stack tests adapters with the other methods.
+        """Whether only `make slow` makes this run. On the default stack, `make test` runs every method without
+        adapters, and the methods in `ADAPTED` with adapters. On the oldest stack, it runs every method in one process
+        without adapters; on the stacks between these two, only sft and grpo. On all stacks except the default one, it
+        runs adapters only with sft, because the default stack tests adapters with other methods.
         """
         both, alone = self.method in ("sft", "grpo"), self.world == 1 and not self.adapter
         if self.target == DEFAULT:
@@ -123,9 +123,9 @@ class Small:
     def resumes(self) -> bool:
         """Whether the run is also resumed from its first checkpoint, and compared with the uninterrupted run.
 
-        This is true for full training with each method on two processes, for GRPO on one process, and for three runs
-        with adapters: one without sharding, one with ZeRO-3, and one on a quantized base (test_train_adapters.py
-        resumes more runs).
+        True for each method if all weights are trained on two processes, for GRPO on one process, and for three runs
+        with adapters: without sharding, with ZeRO-3, and on a quantized base (test_train_adapters.py resumes more
+        runs).
         """
         chosen = {("grpo", "one", ""), ("dpo", "ddp", "lora"), ("grpo", "zero3", "lora"), ("dpo", "zero3", "qlora")}
         return (self.world == 2 and not self.adapter) or (self.method, self.strategy, self.adapter) in chosen
@@ -197,8 +197,8 @@ OWN_LINE = re.compile(
     r"  \S+ +-?\d.* -> | {11}|$|"
     r".*: UserWarning: Paged optimizers are not supported on CPU|  state\[.state1.\] = self\.get_state_buffer"
 )
-"""Matches the lines that a run itself prints, and two lines of bitsandbytes which warn that a paged optimizer is not
-paged on a CPU. Any other line comes from a library.
+"""Matches the lines that a run itself prints. It also matches two lines of bitsandbytes, which warn that a paged
+optimizer is not paged on a CPU. Any other line comes from a library.
 """
 
 
@@ -226,7 +226,7 @@ class Warm:
         If a process fails, the test fails and shows the output. Unless ``idle`` is true, the test also fails if the run
         reports that it learns nothing.
         """
-        if world > 1:  # in a real launch, one process makes the preflight before any other starts
+        if world > 1:  # a real launch makes the preflight in one process, before any other process starts
             variables.setdefault("XPC_PREFLIGHT", "passed")
         answer = self.of(target).run(bundle, cwd, world=world, **variables)
         printed = f"{answer['out'][-3000:]}\n{answer['err'][-5000:]}"
@@ -257,10 +257,10 @@ class Warm:
         return [json.loads(line) for line in done["out"].splitlines() if line.startswith("{")]
 
     def twice(self, text: str, name: str, target: str, cwd: str, world: int = 1) -> list[Trained]:
-        """Run a spec. Then resume the run from its first checkpoint, in a copy of its output folder. Return both, the
-        first run and the resumed one.
+        """Run a spec. Then resume the run from its first checkpoint, in a copy of its output folder. Return a list of
+        the first run and the resumed run.
 
-        Fails if one of the runs prints a line that does not match `OWN_LINE`, such as a warning of a library.
+        Fails if a run prints a line that does not match `OWN_LINE`, such as a warning of a library.
         """
         first = self.train(text, name, target, cwd, world)
         whole = os.path.join(cwd, "whole")
@@ -276,8 +276,8 @@ class Warm:
 
 
 def each_once(warm: Warm, factory: pytest.TempPathFactory) -> Callable[[Any], list[Trained]]:
-    """Return a function that trains a kind of run (only once) and returns the finished run. If the kind `resumes`, the
-    function also returns the same run after a resume from its first checkpoint, in a copy of the output folder.
+    """Return a function that trains each kind of run only once, and returns a list with the finished run. If the kind
+    `resumes`, the list also has the run after a resume from its first checkpoint, in a copy of the output folder.
     """
     kept: dict[Any, list[Trained]] = {}
 

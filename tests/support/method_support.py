@@ -1,4 +1,4 @@
-"""Compile specs for a training method, and return their trainer_args.json (the payload)."""
+"""Compile a spec for a training method, and return its trainer_args.json (the payload)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Find free ports for servers that a test is about to start.
 
-A port of the kernel's ephemeral range is not safe: before the server binds it, another program may get it for a socket
-that requests no particular port. So the ports found here are below that range. They are also above the ports of common
+A port of the kernel's ephemeral range is not safe: if another program requests any free port, it may get this one
+before the server binds it. So the ports found here are below that range. They are also above the ports of common
 services.
 """
 

@@ -1,8 +1,8 @@
 """Print the rows that bundles train on: `python prepared_rows.py BUNDLE...` in the folder with their model and data.
 
-Prints one line of JSON for each bundle. The bundle's own code builds the trainer. `rows` has the `input_ids` and
-`labels` of each row after the collator, `counted` the trainer's counts of rows and tokens, and `evaluated` the number
-of evaluation rows.
+Prints one line of JSON for each bundle. The bundle's own code builds the trainer. In the line, `rows` has the
+`input_ids` and `labels` of each row after the collator, `counted` has the trainer's counts of rows and tokens, and
+`evaluated` is the number of evaluation rows.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def prepared(folder: str) -> dict[str, Any]:
     _, trainer = trainer_of(folder)
     rows = []
     for row in trainer.train_dataset:
-        # preference pairs and labelled answers have other columns; of these rows, tests compare only the number
+        # preference pairs and labelled answers have other columns; tests compare only the number of such rows
         if "input_ids" not in row:
             rows.append({})
             continue

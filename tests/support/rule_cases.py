@@ -1,8 +1,8 @@
 """Read the test cases of the rules from tests/**/cases_TOPIC.toml.
 
-Each `[[case]]` has two specs for one diagnostic code: one for which the code is reported, and a similar one for which
-it is not. Each of the two is written as lines that are added to the spec of `case_support.spec`. `tests/README.md`
-explains the keys.
+Each `[[case]]` has two specs for one diagnostic code. The check reports the code for the first spec; the second spec is
+similar, and the check does not report the code for it. A spec is written as lines that are added to the spec of
+`case_support.spec`. `tests/README.md` explains the keys.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ PREVIEWED = (
     "XP161", "XP199", "XP166", "XP175", "XP177", "XP587", "XP588", "XP589",
     *(f"XP{number}" for number in range(591, 600)),
 )  # fmt: skip
-"""Codes without a case here: only `xpc preview` reports them, or rules that read its results. They are tested in
-tests/preview/test_preview_{defects,counts,unread}.py.
+"""Codes without a case in these files: they are reported only by `xpc preview`, or by rules that read its results. They
+are tested in tests/preview/test_preview_{defects,counts,unread}.py.
 """
 TOPICS = (
     "language/cases_names",
@@ -86,8 +86,8 @@ def _case(one: Mapping[str, Any], shared: Mapping[str, Any], topic: str) -> Case
 
 
 def _spec(one: Mapping[str, Any], side: str) -> str:
-    """The spec of a ``side`` ("rejected" or "accepted"). The case either states its complete text, or lines that are
-    added to the base spec.
+    """The spec of a ``side`` ("rejected" or "accepted"). The case states either the complete text of the spec, or lines
+    that are added to the base spec.
     """
     if f"{side}_text" in one:
         return str(_content(one[f"{side}_text"]))
@@ -115,7 +115,8 @@ def _content(value: str | list[Any] | Mapping[str, Any]) -> str | bytes:
 
 
 def _line(value: str | list[Any] | Mapping[str, Any]) -> str:
-    """One or more lines of a file, made from an entry of the TOML file: a text, a list of parts (`_part`), or a table.
+    """One or more lines of a file, made from an entry of the TOML file. The entry is a text, a list of parts (`_part`),
+    or a table.
 
     `{ line = "a", times = 3 }` repeats a line, `{ lines = ["a", "b"], times = 3 }` repeats lines, and `{ numbered =
     "row #", times = 3 }` writes "row 1", "row 2", "row 3".
@@ -135,8 +136,8 @@ def _line(value: str | list[Any] | Mapping[str, Any]) -> str:
 
 
 def _part(value: str | Mapping[str, Any]) -> str:
-    """Return a part of a line from an entry of the TOML file, which is a text, `{ text = "ab", times = 2 }` for "abab",
-    or `{ count_to = 3 }` for "1, 2, 3".
+    """Return a part of a line, made from an entry of the TOML file. The entry is a text, or `{ text = "ab", times = 2
+    }` for "abab", or `{ count_to = 3 }` for "1, 2, 3".
     """
     match value:
         case str():
@@ -150,6 +151,6 @@ def _part(value: str | Mapping[str, Any]) -> str:
 
 CASES = tuple(case for topic in TOPICS for case in read(topic))
 SYNTAX = read("language/cases_syntax")
-"""One case for each syntax error, with a text that does not parse. The messages are in the golden files. These cases
-have no `accepted` spec.
+"""For each syntax error, a case with a text that does not parse. The messages are in the golden files. These cases have
+no `accepted` spec.
 """

@@ -1,5 +1,5 @@
-"""Load the enabled.py of a run, which lists the run's features. This is for tests that call the runtime inside their
-own process.
+"""Load the enabled.py of a run, which lists the run's features. Tests use it to call the runtime inside their own
+process.
 
 The runtime is the package `xpc.runtime`; in a stack's interpreter, which has no package xpc, it is `runtime`.
 """

@@ -24,8 +24,8 @@ def error(model_type: str, rank: int) -> float | str:
     """The largest difference between a logit in this process's half of a sequence and the same logit without
     parallelism.
 
-    The first process has the first half of the sequence, as it would have in a run. If an exception occurs, the result
-    is the exception as text.
+    As in a run, the first process has the first half of the sequence. If the model raises an exception, the result is
+    the exception as text.
     """
     import tiny_models
     import torch
@@ -81,8 +81,8 @@ def process(rank: int, names: list[str], port: int, reported: Any) -> None:
 
 
 def main() -> None:
-    """Start both processes. For each family, print the larger of the two processes' errors, or the exception of a
-    process.
+    """Start both processes. For each family, print the larger error of the two processes, or, if a process raised an
+    exception, this exception.
     """
     import torch.multiprocessing as processes
     from ports import free_port

@@ -1,8 +1,8 @@
 """A Slurm cluster on this machine: munged, slurmctld and a slurmd for each node, with all files in one folder.
 
-It needs Debian's packages `slurm-wlm` and `munge`, but neither systemd nor root. To use it by hand,
-``python tests/support/slurm.py sbatch --wait x.bundle/job.sbatch`` starts the cluster, runs the command in it, and ends
-the cluster. Without a command it starts a shell.
+It needs Debian's packages `slurm-wlm` and `munge`, but neither systemd nor root. By hand: ``python
+tests/support/slurm.py sbatch --wait x.bundle/job.sbatch`` starts the cluster, runs this sbatch command in it, and ends
+the cluster. Without a command, it runs a shell.
 
 Each daemon is the child of a keeper process. If a descendant of the daemon loses its parent, the keeper becomes its
 parent (as a child subreaper of Linux). When the keeper's stdin is closed, the keeper kills the daemon and all
@@ -77,7 +77,7 @@ PartitionName=gpu Nodes=big[1-16] MaxTime=7-0 State=UP
 """
 # Slurm starts a requeued job under its old job id after cred_expire seconds. Before that, the job's old processes must
 # have ended on all nodes, which takes up to KillWait + 2 seconds. So KillWait + 2 must be less than cred_expire.
-# Slurm's defaults are 30 and 120 s.
+# Slurm's defaults are 30 s for KillWait and 120 s for cred_expire.
 NODE = "NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=4 RealMemory=4000 State=UNKNOWN"
 
 
@@ -92,8 +92,8 @@ def _program(name: str) -> str | None:
 
 class Cluster:
     """A cluster of `nodes` nodes (`node1`, `node2`, ...) with four cores each. It has three partitions: `main` is the
-    default one; jobs in `urgent` preempt jobs in `main`; `gpu` has 16 more nodes with GPUs, which exist only in the
-    configuration, so that a job for them is checked but never starts.
+    default; jobs in `urgent` preempt jobs in `main`; `gpu` has 16 more nodes with GPUs. These nodes exist only in the
+    configuration, so Slurm checks a job for them but never starts it.
     """
 
     def __init__(self, folder: str, nodes: int = 2) -> None:
@@ -150,8 +150,8 @@ class Cluster:
     def start_node(self, name: str) -> None:
         """Start the slurmd of a node. After `kill_node`, it has no jobs.
 
-        Up to a minute later, Slurm sends the node the messages that the node has missed, for example to end a job.
-        Before that, no job may start on this node again. (With Slurm's defaults, a requeued job waits for two minutes
+        Within a minute, Slurm sends the node the messages that the node has missed, for example to end a job. No job
+        should start on the node before these messages. (With Slurm's defaults, a requeued job waits for two minutes
         anyway.)
         """
         self._keep("slurmd", "-D", "-N", name, key=name)
@@ -163,7 +163,9 @@ class Cluster:
         self._end(name)
 
     def notice(self, name: str) -> None:
-        """Make Slurm notice at once that a node is lost: it ends the node's jobs and requeues jobs that allow it."""
+        """Make Slurm notice at once that a node is lost. Slurm then ends the node's jobs, and requeues those jobs that
+        allow it.
+        """
         self.run("scontrol", "update", f"NodeName={name}", "State=DOWN", "Reason=lost")
 
     def run(self, *words: str, cwd: str | None = None, seconds: float = HUNG) -> subprocess.CompletedProcess[str]:
@@ -228,7 +230,7 @@ class Cluster:
 
 
 def _keep(words: Sequence[str]) -> int:
-    """Act as the keeper of a daemon: run the daemon until it ends or stdin is closed, then kill it and all its
+    """Act as the keeper of a daemon: run the daemon until it ends or stdin is closed. Then kill the daemon and all its
     descendants.
     """
     ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -249,7 +251,7 @@ def _keep(words: Sequence[str]) -> int:
 
 
 def _bury(but: int | None) -> None:
-    """Reap the adopted processes that have ended. The process ``but`` (the daemon) is left to the caller, who waits for
+    """Reap the adopted processes that have ended, except the process ``but`` (the daemon), because the caller waits for
     it.
     """
     try:

@@ -24,16 +24,16 @@ QUIET = {
 
 @cache
 def has(target: str, package: str) -> bool:
-    """Whether the target's interpreter has this package. Some packages are there although the stack does not pin
-    them.
+    """Whether the target's interpreter has this package. An interpreter also has some packages that the stack does not
+    pin.
     """
     code = f"import importlib.util as u, sys; sys.exit(u.find_spec({package!r}) is None)"
     return subprocess.run([interpreter(target), "-c", code], check=False).returncode == 0
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """The environment variables for a launch. They are the variables of this process without the variables of an outer
-    launch, such as RANK, and with offline mode, one thread per process, and ``variables``.
+    """The environment variables for a launch: the variables of this process, except those of an outer launch, such as
+    RANK. In addition, they set offline mode and one thread per process, and contain ``variables``.
     """
     kept = {
         k: v for k, v in os.environ.items() if not k.startswith(("ACCELERATE_", "FSDP_", "MASTER_", "RANK", "WORLD"))

@@ -1,5 +1,5 @@
-"""Make pytest parameters for many similar cases. The fast tier runs some of the cases, and slower tiers run the
-rest.
+"""Make pytest parameters for many similar cases. The fast tier runs only some of the cases; slower tiers run the
+others.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from xpc.compiler.stacks import DEFAULT, STACKS
 
 
 def every_fourth(cases: Sequence[Any]) -> list[Any]:
-    """Pytest parameters for all cases. Only every fourth case runs in the fast tier; the others have the mark
+    """Pytest parameters for all cases. Only every fourth case runs in the fast tier; all other cases have the mark
     `slow`.
     """
     return [
@@ -52,7 +52,9 @@ def _marked(cases: Iterable[Any], daily: Callable[[Any], bool], mark: pytest.Mar
 
 
 def named(runs: Iterable[Any]) -> list[Any]:
-    """Pytest parameters for runs. The id of each is the run's name. Runs with `nightly` get the mark `nightly`."""
+    """Pytest parameters for runs. The id of a parameter is the run's name. If a run's `nightly` is true, it gets the
+    mark `nightly`.
+    """
     return [pytest.param(one, id=one.name, marks=pytest.mark.nightly if one.nightly else ()) for one in runs]
 
 
@@ -60,6 +62,6 @@ EACH_STACK = nightly_but(STACKS, lambda name: name == DEFAULT)
 """Pytest parameters with the names of all stacks. Every stack except the default one has the mark `nightly`."""
 
 FIRST_AND_LAST = nightly_but(STACKS, lambda name: name in (DEFAULT, OTHERS[0]))
-"""Pytest parameters with the names of all stacks. Stacks between the oldest and the default one have the mark
-`nightly`: wherever the libraries differ, each behaves like the oldest or like the default stack.
+"""Pytest parameters with the names of all stacks. The stacks between the oldest and the default one have the mark
+`nightly`: wherever the libraries differ, such a stack behaves either like the oldest or like the default stack.
 """

@@ -1,8 +1,8 @@
 """Build a tiny model and its tokenizer when a test needs them, without a download.
 
-``build(folder)`` writes a Qwen2 model with random weights (2 layers, hidden size 64), and a byte-level BPE tokenizer
-with a ChatML template, which is trained on the given texts. This works with transformers 4.52 and 5.23. As a script:
-``python tiny.py FOLDER [SEED]``.
+``build(folder)`` writes a Qwen2 model with random weights (2 layers, hidden size 64). It also trains a byte-level BPE
+tokenizer on the given texts, and writes it with a ChatML template. This works with transformers 4.52 and 5.23. As a
+script: ``python tiny.py FOLDER [SEED]``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ THINGS = ("apple", "river", "house", "stone", "cloud", "horse", "chair", "lamp")
 
 
 def conversations(rows: int) -> list[list[dict[str, str]]]:
-    """Make ``rows`` conversations of questions and answers, with such a simple pattern that a tiny model learns it in a
+    """Make ``rows`` conversations of questions and answers. Their pattern is so simple that a tiny model learns it in a
     few steps.
     """
     made = []
@@ -104,8 +104,8 @@ def build(
 
 
 def store_in_fp8(folder: str, out: str, block: int = 32) -> None:
-    """Copy the model in ``folder`` to ``out``, with the weights of its projections in fp8: for each block of ``block``
-    x ``block`` values, there is a scale. DeepSeek-V3 and the `-FP8` versions of Qwen3 are published in this format.
+    """Copy the model in ``folder`` to ``out``, with the weights of its projections in fp8. Each block of ``block`` x
+    ``block`` values has a scale. DeepSeek-V3 and the `-FP8` versions of Qwen3 are published in this format.
     """
     import shutil
 

@@ -25,8 +25,8 @@ TEXTS = ("system\nYou are a helpful assistant.", "user\nWhich colour is this?", 
 
 
 def environment() -> dict[str, str]:
-    """This process's environment variables. PYTHONPATH also has the folder of torchvision, and vision_site/, without
-    which torchvision cannot be imported.
+    """This process's environment variables, but with two more folders on PYTHONPATH: the folder of torchvision, and
+    vision_site/, without which torchvision cannot be imported.
     """
     path = [os.path.join(HERE, "vision_site"), HERE, *filter(None, [os.environ.get("PYTHONPATH")])]
     if os.path.exists(os.path.join(TORCHVISION, "ready")):
@@ -35,8 +35,8 @@ def environment() -> dict[str, str]:
 
 
 def python() -> str:
-    """The path of a program that acts as an interpreter with torchvision. Each program that it is asked to run runs in
-    a fork of a warm interpreter (forks.Forks).
+    """The path of a program that acts as an interpreter with torchvision. It runs each Python program in a fork of a
+    warm interpreter (forks.Forks).
     """
     from forks import of_python
 

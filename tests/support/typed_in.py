@@ -2,7 +2,7 @@
 
 Example: for the help "write `zero3` instead, or raise `gbs`", the setting at the diagnostic's location becomes `zero3`.
 
-In a help text, a solution is the word "write" followed by a piece of a spec in backticks. After it, there may be a
+In a help text, a solution is the word "write" followed by a piece of a spec in backticks. Other parts may follow: a
 second piece (after "with" or "and"), a setting to remove (after "without"), and the block into which the piece belongs
 (after "in"). The words "instead" and "outside of" mean that the setting at the diagnostic's location is removed.
 Solutions are separated by `, or` and semicolons.
@@ -46,7 +46,7 @@ def leaves_out(help: str | None) -> str:
 
 def _without_excluded(text: str, found: Diagnostic, before: dict[str, Item]) -> str | None:
     """Remove the setting that the help advises to leave out, and return the spec. None if the help names no such
-    setting, or the spec does not have the setting.
+    setting, or if the spec does not have it.
     """
     assert found.primary is not None
     name = leaves_out(found.help)
@@ -60,7 +60,7 @@ def _without_excluded(text: str, found: Diagnostic, before: dict[str, Item]) -> 
 
 
 def _is_bare(form: str) -> bool:
-    """Whether ``form`` is only the name of a setting, although the setting needs a value (as `lr` does)."""
+    """Whether ``form`` is only the name of a setting that needs a value, such as `lr`."""
     rows = [row for row in schema.TABLE if form in (row.name, row.path)]
     return bool(rows) and all(row.kind not in (FLAG, BLOCK) and not row.alone for row in rows)
 
@@ -125,7 +125,7 @@ def _settings(
     """
     assert found.primary is not None
     typed = text[found.primary.span.start : found.primary.span.end]
-    # in the spec, the name stands alone (such as `strategy`), and ``form`` has the value to add
+    # in the spec, the name stands alone (such as `strategy`); ``form`` also has the value
     if form.startswith(typed + " "):
         return [(found.primary.span.start, found.primary.span.end, form)], ""
     out: list[Cut] = []
@@ -148,8 +148,8 @@ def _settings(
 
 
 def _as_before(text: str, old: Item, path: str, value: str) -> str:
-    """The text that replaces a setting. It keeps the setting's style: `strategy zero2` is replaced by `fsdp` and not by
-    `strategy = fsdp`.
+    """The text that replaces a setting. It keeps the setting's style: for example, in `strategy zero2`, `fsdp` and not
+    `= fsdp` replaces `zero2`.
     """
     written = text[old.label.span.start : old.label.span.end]
     if "=" in value.partition("(")[0] and "=" not in written.partition("(")[0] and schema.BY_PATH[path].head:
@@ -173,8 +173,8 @@ def _line(path: str, new: dict[str, Item], value: str) -> str:
 
 
 def _items(form: str, found: Diagnostic) -> dict[str, Item]:
-    """The settings in ``form``. If ``form`` cannot be parsed alone, it is parsed inside a clause that has a setting of
-    this name.
+    """The settings in ``form``. If ``form`` cannot be parsed alone, it is parsed inside a clause that has a setting
+    with this name.
     """
     for way in (form, *(f"{clause} {{\n{form}\n}}" for clause in _clauses(form, found))):
         file, problems = parse(Source("help.xp", f"{HEAD}{way}\n"))
@@ -185,8 +185,8 @@ def _items(form: str, found: Diagnostic) -> dict[str, Item]:
 
 
 def _clauses(form: str, found: Diagnostic) -> list[str]:
-    """The clauses that have a setting with the name in ``form``. The clause around the diagnostic's location is
-    first.
+    """The clauses that have a setting with the name in ``form``. The first one is the clause around the diagnostic's
+    location.
     """
     name = re.split(r"[ =({]", form)[0]
     clauses = [row.path.rpartition(".")[0] for row in schema.TABLE if row.name == name and "." in row.path]

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def whole_lines(path: str | os.PathLike[str]) -> list[str]:
-    """The lines of a file that end with a line break, without the line breaks. An incomplete last line is left out.
+    """Those lines of a file that end with a line break, without the line breaks: an incomplete last line is left out.
     Empty if there is no file.
     """
     try:

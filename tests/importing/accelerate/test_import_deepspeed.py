@@ -1,5 +1,5 @@
-"""The import of a DeepSpeed JSON turns some keys into settings, keeps others under `extra`, and replaces the value
-"auto" by the value that it stands for.
+"""When a DeepSpeed JSON is imported, some keys become settings, and other keys stay under `extra`. The value "auto" is
+replaced by the value that it stands for.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 """The sizes of axolotl's groups of processes decide the machines and hybrid sharding. The expected values are the
-answers of axolotl 0.19's `_get_parallel_config_kwargs`: the numbers of replicas and of processes that share a model.
+results of axolotl 0.19's `_get_parallel_config_kwargs`: the number of replicas, and the number of processes that share
+a model.
 """
 
 from __future__ import annotations

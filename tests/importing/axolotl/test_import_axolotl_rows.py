@@ -1,5 +1,5 @@
-"""A bundle trains on the rows on which axolotl would train. The import knows axolotl's keys for checkpoints, schedules
-and models.
+"""A bundle trains on the rows on which axolotl would train. The import also knows axolotl's keys for checkpoints,
+schedules and models.
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ def test_a_stable_phase_is_what_warm_up_and_decay_leave() -> None:
 
 @pytest.mark.parametrize("name", ["model_config", "overrides_of_model_config"])
 def test_a_model_is_read_as_its_configuration_has_it(name: str) -> None:
-    """A key of axolotl can override a value of the model's config.json. The import accepts a key with the value that
-    config.json has; any other value, such as untied embeddings, is an error.
+    """A key of axolotl can override a value of the model's config.json. The import accepts such a key only if it has
+    the same value as config.json. Any other value, such as untied embeddings, is an error.
     """
     for quiet in ("use_cache: false", "pad_token_id: 0", "tie_word_embeddings: true"):
         assert not imported(CHAT + f"{name}: {{{quiet}}}\n", *HARDWARE).errors, quiet

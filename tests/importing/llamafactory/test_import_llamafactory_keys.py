@@ -1,6 +1,4 @@
-"""LLaMA-Factory's own keys: the import knows every field of LLaMA-Factory's classes, even a field of which it can
-import only one value.
-"""
+"""The import knows every field of LLaMA-Factory's classes, even a field of which it can import only one value."""
 
 from __future__ import annotations
 

@@ -18,8 +18,8 @@ from file_cases import table as file_table
 
 
 def plain(value: Any) -> Any:
-    """Convert a value to JSON: an enum becomes its value, an object its attributes, and any other unknown value a
-    string.
+    """Convert a value to JSON. An enum becomes its value, an object becomes its attributes, and a value of any other
+    unknown type becomes a string.
     """
     if isinstance(value, Enum):
         return plain(value.value)
@@ -36,7 +36,7 @@ def plain(value: Any) -> Any:
 
 def files(published: str, tool: str, version: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the name and the keys of each published file of a tool, and of each case in file_cases.py. Some cases
-    belong to a single `version` of the tool, such as 0.19.
+    belong only to one `version` of the tool, such as 0.19.
     """
     import yaml
 
@@ -49,7 +49,7 @@ def files(published: str, tool: str, version: str = "") -> Iterator[tuple[str, d
 
 
 def write(out: str, head: dict[str, Any], lines: Sequence[dict[str, Any]]) -> None:
-    """Write a JSONL file: a first line about the tool, and a line for each file or case."""
+    """Write a JSONL file. Its first line is about the tool; then there is a line for each file or case."""
     with open(out, "w", encoding="utf-8") as handle:
         for one in (head, *lines):
             handle.write(json.dumps(one, sort_keys=True, separators=(",", ":")) + "\n")

@@ -1,12 +1,12 @@
 """Record the arguments with which axolotl itself would train each file, on a CPU without a network.
 
-    python ask_axolotl.py PUBLISHED OUT.jsonl
+python ask_axolotl.py PUBLISHED OUT.jsonl
 
 Run it with the interpreter that has axolotl (`make oracles` installs it). Each file goes through axolotl's own code:
-its plugins, `validate_config`, `normalize_config`, and the trainer builder. Two things are replaced: a query about the
-machine is answered as if it had a GPU of compute capability 9.0 with bf16, and the model's type comes from our
-registry. OUT.jsonl has a line per file with the arguments that differ from the defaults of their class; the first line
-has the defaults.
+its plugins, `validate_config`, `normalize_config`, and the trainer builder. Two things are replaced: queries about the
+machine, whose replacements report a GPU of compute capability 9.0 with bf16, and the lookup of the model's type, which
+comes from our registry. OUT.jsonl has a line per file with the arguments that differ from the defaults of their class;
+the first line has the defaults.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def types() -> dict[str, str]:
 
 
 class Captured(Exception):
-    """An exception that has the trainer's arguments. It is raised when axolotl's builder would create the trainer."""
+    """An exception that carries the trainer's arguments. It is raised when axolotl's builder would create the trainer."""
 
     def __init__(self, arguments: Any) -> None:
         super().__init__("captured")
@@ -79,7 +79,7 @@ def tokenizer() -> Any:
 
 
 def builder(cfg: Any) -> Any:
-    """The trainer's arguments that axolotl's builder makes."""
+    """Run axolotl's builder; return the trainer's arguments that it makes."""
     from axolotl.core.builders import HFCausalTrainerBuilder, HFRLTrainerBuilder
 
     class Model:
@@ -104,8 +104,8 @@ def builder(cfg: Any) -> Any:
 
 
 def arguments(made: Any, defaults: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """The arguments whose values are not the defaults of their class. As a side effect, `defaults` gets the defaults of
-    the class.
+    """Those arguments whose values are not the defaults of their class. As a side effect, `defaults` gets the defaults
+    of the class.
     """
     name = type(made).__name__
     if name not in defaults:
@@ -139,7 +139,9 @@ after axolotl has filled in its defaults.
 
 
 def ask(table: dict[str, Any], kinds: dict[str, str], defaults: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """The argument class, the arguments and the configuration with which axolotl would train a file with these keys."""
+    """Three things with which axolotl would train a file with these keys: the class of the arguments, the arguments,
+    and the configuration.
+    """
     from axolotl.cli.config import plugin_set_cfg, prepare_plugins
     from axolotl.utils import config as configs
     from axolotl.utils.dict import DictDefault
@@ -173,7 +175,7 @@ def ask(table: dict[str, Any], kinds: dict[str, str], defaults: dict[str, dict[s
     plugin_set_cfg(cfg)
     cfg.use_cpu = True
     file = cfg.deepspeed
-    # axolotl would read this DeepSpeed file, which does not exist here. The record has only the file's name.
+    # axolotl would read this DeepSpeed file, which does not exist here, so the record has only the file's name
     cfg.deepspeed = None
     made = builder(cfg)
     resolved = {key: plain(cfg.get(key)) for key in READ if cfg.get(key) is not None}
@@ -182,7 +184,7 @@ def ask(table: dict[str, Any], kinds: dict[str, str], defaults: dict[str, dict[s
 
 
 def main() -> None:
-    """Record every file, or why axolotl refuses it."""
+    """Record the arguments for every file, or the reason why axolotl refuses the file."""
     from importlib.metadata import version
 
     published, out = sys.argv[1:3]

@@ -1,10 +1,10 @@
-"""Record whether the keys of irrelevant_cases.py change a tool's arguments. For each key, the tool reads a file with
-the key, and the same file without it.
+"""Record whether the keys of irrelevant_cases.py change a tool's arguments. For each key, the tool reads two files: one
+with the key, and the same file without the key.
 
-    python ask_irrelevant.py axolotl|llamafactory OUT.jsonl [KEYS ...]
+python ask_irrelevant.py axolotl|llamafactory OUT.jsonl [KEYS ...]
 
-Run it with the interpreter that has the tool. It writes a line per key: the arguments that differ, or why the tool
-refuses the file.
+Run it with the interpreter that has the tool. It writes a line for each key: the arguments that differ between the two
+files, or the reason why the tool refuses a file.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """Record the arguments with which LLaMA-Factory itself would train each file, on a CPU without a network.
 
-    python ask_llamafactory.py PUBLISHED OUT.jsonl
+python ask_llamafactory.py PUBLISHED OUT.jsonl
 
-Run it with the interpreter that has LLaMA-Factory (`make oracles` installs it). A file of the first layout goes through
-`get_train_args`, a file of the newer layout (`train_dataset`) through that layout's parser. Only queries about the
-machine are replaced: they are answered as if it had a GPU with bf16, and as if several processes had been launched.
-OUT.jsonl has a line per file with the arguments that differ from the defaults of their classes; the first line has the
-defaults.
+Run it with the interpreter that has LLaMA-Factory (`make oracles` installs it). A file in the first layout goes through
+`get_train_args`, a file in the newer layout (`train_dataset`) through the newer parser. Only queries about the machine
+are replaced: the replacements report a GPU with bf16, and several launched processes. OUT.jsonl has a line per file
+with the arguments that differ from the defaults of their classes; the first line has the defaults.
 """
 
 from __future__ import annotations
@@ -72,8 +71,8 @@ def ask(table: dict[str, Any], defaults: dict[str, dict[str, Any]]) -> dict[str,
 
 
 def answers() -> None:
-    """Replace the functions that query the machine. The replacements say that there is a GPU with bf16, and that
-    several processes run.
+    """Replace the functions that query the machine. The replacements report a GPU with bf16, and several running
+    processes.
     """
     import transformers.training_args as training_args
     from llamafactory.hparams import parser
@@ -87,7 +86,7 @@ def answers() -> None:
 
 
 def main() -> None:
-    """Record LLaMA-Factory's arguments for every file, or the reason why it refuses the file."""
+    """Record LLaMA-Factory's arguments for every file, or the reason why LLaMA-Factory refuses the file."""
     from importlib.metadata import version
 
     published, out = sys.argv[1:3]

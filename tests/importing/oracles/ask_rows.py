@@ -1,10 +1,10 @@
 """Record the token ids and labels that a tool makes from the rows of token_cases.py, on a CPU.
 
-    python ask_rows.py axolotl|llamafactory OUT.jsonl [WORDS OF A CASE'S NAME ...]
+python ask_rows.py axolotl|llamafactory OUT.jsonl [WORDS OF A CASE'S NAME ...]
 
-Run it with the interpreter that has the tool. OUT.jsonl has a line per case with its rows in the tool's order: `ids`
-has the token ids, and `trained` the positions of tokens with a loss. A preference pair has `ids` and `trained` for each
-of its two answers.
+Run it with the interpreter that has the tool. OUT.jsonl has a line for each case, with the case's rows in the tool's
+order. In a row, `ids` has the token ids, and `trained` has the positions of the tokens with a loss. A preference pair
+has `ids` and `trained` for each of its two answers.
 """
 
 from __future__ import annotations
@@ -23,16 +23,18 @@ from token_cases import CASES, Case
 
 Tokens = dict[str, list[int]]
 UNTOUCHED: dict[str, Any] = {}
-"""A copy of LLaMA-Factory's templates. After each case, which may change the templates, they are restored from it."""
+"""A copy of LLaMA-Factory's templates. A case may change the templates, so they are restored from this copy after each
+case.
+"""
 
 
 def tokens(ids: Any, labels: Any) -> Tokens:
-    """A row of the records: its token ids, and the positions of the tokens that have a loss."""
+    """A row in the form of the records: its token ids, and the positions of the tokens that have a loss."""
     return {"ids": list(ids), "trained": [at for at, one in enumerate(labels) if one != -100]}
 
 
 def answer(prompt: Any, ids: Any) -> Tokens:
-    """Make a row of the records from a prompt and an answer. The answer's tokens have a loss."""
+    """Make a row in the form of the records from a prompt and an answer. The answer's tokens have a loss."""
     return {"ids": [*prompt, *ids], "trained": list(range(len(prompt), len(prompt) + len(ids)))}
 
 

@@ -1,11 +1,11 @@
-"""Record the chat templates of LLaMA-Factory: for each, the texts that it puts around the turns of a conversation, and
-a complete rendered conversation.
+"""Record two things about each chat template of LLaMA-Factory: the texts that it puts around the turns of a
+conversation, and a complete rendered conversation.
 
-    python ask_templates.py TABLE.jsonl OUT.jsonl
+python ask_templates.py TABLE.jsonl OUT.jsonl
 
 Run it with the interpreter that has LLaMA-Factory (`make oracles` installs it). A line of TABLE.jsonl has the pieces of
 a template (compiler/importing/llamafactory/templates.py explains them) and the names of the templates with these
-pieces. A line of OUT.jsonl has a conversation as the tool renders it, with {+ and +} around text that is trained on.
+pieces. A line of OUT.jsonl has a conversation as the tool renders it. The parts between {+ and +} are trained on.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ os.environ.update(HF_HUB_OFFLINE="1", CUDA_VISIBLE_DEVICES="", DISABLE_VERSION_C
 from answers import write
 
 TALK = [("user", "One?"), ("assistant", "It's 1."), ("user", "Two?"), ("assistant", "{0}I see.{1}2.")]
-"""The conversation that is rendered. `{0}` and `{1}` stand for the words that the template writes before and after
-reasoning.
+"""The conversation that is rendered. `{0}` is replaced by the words that the template writes before reasoning, `{1}` by
+the words after it.
 """
 USUAL = {"first": "", "before": "", "after": "", "user": "", "user_end": "", "lead": "", "end": "", "system": "",
          "inside": False, "thought": [], "closes": False}  # fmt: skip
@@ -36,7 +36,7 @@ class Letters:
         self.known: dict[str, int] = {}
 
     def convert_tokens_to_ids(self, token: str) -> int:
-        """The id of a control token; a new token gets the next free id."""
+        """The id of a control token. A token that has no id yet gets the next free id."""
         return self.known.setdefault(token, 0xE000 + len(self.known))
 
     @property
@@ -50,11 +50,11 @@ class Letters:
         return self.convert_tokens_to_ids(self.eos_token)
 
     def encode(self, text: str, add_special_tokens: bool = False) -> list[int]:
-        """The ids of the tokens of a text, in which each letter is a token."""
+        """The token ids of a text; each letter is a token."""
         return [ord(one) for one in text]
 
     def text(self, ids: list[int], labels: list[int]) -> str:
-        """The text of token ids, with {+ and +} around tokens that are trained on."""
+        """The text of token ids. Tokens that are trained on are enclosed in {+ and +}."""
         words = {number: token for token, number in self.known.items()}
         out, on = "", False
         for one, label in zip(ids, labels, strict=True):
@@ -121,7 +121,7 @@ def rendered(template: Any, reasoning: bool, last: bool) -> str:
 
 
 def main() -> None:
-    """Record every template; templates with equal pieces are recorded once."""
+    """Record every template. Templates with equal pieces are recorded only once."""
     from importlib.metadata import version
 
     from llamafactory.data.template import TEMPLATES

@@ -1,11 +1,11 @@
 """Record the arguments with which torchtune would train its own files, on a CPU without a network.
 
-    python ask_torchtune.py OUT.jsonl
+python ask_torchtune.py OUT.jsonl
 
 Run it with the interpreter that has torchtune (`make oracles` installs it). Each file's components are built as the
-recipe builds them, but the model is on the meta device, and the optimizer and the schedule have a single parameter.
-OUT.jsonl has a line per file: its keys, the recipe that torchtune's registry names for it, and the arguments of the
-components.
+recipe builds them, with two exceptions: the model is on the meta device, and the optimizer and the schedule have a
+single parameter. OUT.jsonl has a line for each file, with the file's keys, the recipe that torchtune's registry names
+for the file, and the arguments of the components.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from torchtune.modules.peft import LoRALinear
 
 STEPS = 1000
 AT = (0, 1, 50, 100, 500, 999)
-"""For a run of STEPS steps, the learning rate at these steps is recorded."""
+"""The learning rate is recorded at these steps of a run of STEPS steps."""
 WANTED = ("torch", "torchao", "torchtune")
 
 
 def made_with(part: Any) -> dict[str, Any]:
-    """The arguments with which a component is built: the values that the file states, and the component's defaults for
-    all other arguments.
+    """The arguments with which a component is built: the values that the file states, and defaults for all other
+    arguments.
     """
     requested = inspect.signature(_get_component_from_path(part["_component_"])).parameters
     usual = {key: plain(one.default) for key, one in requested.items() if one.default is not inspect.Parameter.empty}
@@ -54,8 +54,8 @@ def optimizer(table: Any) -> dict[str, Any]:
 
 
 def adapter(part: Any) -> dict[str, Any] | None:
-    """The adapter's hyperparameters, and the modules of a layer that get an adapter (by the last part of the module's
-    name).
+    """The adapter's hyperparameters, and the modules of a layer that get an adapter. A module is named by the last part
+    of its name.
     """
     output = made_with(part)
     if "lora_rank" not in output:
@@ -77,7 +77,7 @@ def adapter(part: Any) -> dict[str, Any] | None:
 
 
 def one_layer() -> None:
-    """Build every model with a single layer: all layers have the same modules."""
+    """Build every model with a single layer. This is enough, because all layers have the same modules."""
     for name, module in list(sys.modules.items()):
         if not (name.startswith("torchtune.models.") and name.endswith("._model_builders")):
             continue

@@ -1,9 +1,10 @@
-"""Print the trainer's arguments, with their defaults, that TRL's own parser reads from its YAML files, on a CPU.
+"""Print the trainer's arguments that TRL's own parser reads from TRL's YAML files, together with the defaults of all
+other arguments. Runs on a CPU.
 
-    python ask_trl.py METHOD=FILE ...
+python ask_trl.py METHOD=FILE ...
 
 Run it with the interpreter of a stack. It prints a line of JSON per file. Keys about the script, the model and the data
-are left out, because their classes are in the scripts of Open-R1 and of the alignment handbook, not in TRL.
+are left out: their classes are not in TRL, but in the scripts of Open-R1 and of the alignment handbook.
 """
 
 from __future__ import annotations

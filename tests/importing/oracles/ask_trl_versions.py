@@ -1,10 +1,10 @@
-"""Print the arguments that one version of TRL makes of the files for this version in trl_cases.py, a line of JSON per
-file.
+"""Print the arguments that one version of TRL reads from the files for this version in trl_cases.py, as a line of JSON
+for each file.
 
-    PYTHONPATH=FOLDER python ask_trl_versions.py VERSION
+PYTHONPATH=FOLDER python ask_trl_versions.py VERSION
 
-FOLDER has that version of TRL and the version of transformers that was current at its release; torch comes from another
-environment. Only the configuration classes are used.
+FOLDER has this version of TRL, and the version of transformers that was current when TRL released it. torch comes from
+another environment. Only the configuration classes are used.
 """
 
 from __future__ import annotations

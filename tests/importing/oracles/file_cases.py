@@ -1,9 +1,9 @@
-"""Test files in the formats of axolotl and LLaMA-Factory, written for this project. Each has a feature that `xpc
-import` once read differently from the tool.
+"""Test files in the formats of axolotl and LLaMA-Factory, written for this project. In each file, there is something
+that `xpc import` once read differently from the tool.
 
-All files of a tool have some common keys. A case states its additional keys; None removes a common key.
-`ask_axolotl.py` and `ask_llamafactory.py` record what the tools do with these files and with published files; the
-records of these files are called `own/NAME`.
+All files of a tool have some common keys. A case states its additional keys; the value None removes a common key.
+`ask_axolotl.py` and `ask_llamafactory.py` record what the tools do with these files and with published files. In the
+records, these files are called `own/NAME`.
 """
 
 from __future__ import annotations
@@ -138,7 +138,9 @@ CASES: dict[str, dict[str, Keys]] = {
 
 
 def table(tool: str, name: str) -> Keys:
-    """All keys of a case's file: the common keys of the tool's files, changed by the keys of the case."""
+    """All keys of a case's file: the common keys of the tool's files, and then the keys of the case, which may replace
+    or remove common keys.
+    """
     common = {"axolotl": AXOLOTL, "axolotl-0.19": AXOLOTL, "llamafactory": LLAMAFACTORY}
     made = {**common[tool], **CASES[tool][name]}
     return {key: one for key, one in made.items() if one is not None}

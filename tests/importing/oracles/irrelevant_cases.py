@@ -1,8 +1,8 @@
 """For each key that an import of axolotl or LLaMA-Factory calls irrelevant: a value with which the key is tested.
 
-`ask_irrelevant.py` gives the tool two files, one with the key at this value and one without the key, and records which
-of the tool's arguments differ: no arguments, or only arguments about reporting or the machine. If the tool reads the
-key only together with other keys, `NEEDED` lists the other keys, and both files have them.
+`ask_irrelevant.py` gives the tool two files, one with the key at this value and one without the key. It records which
+of the tool's arguments differ: none, or only arguments about reporting or the machine. If the tool reads the key only
+together with other keys, `NEEDED` lists these, and both files have them.
 """
 
 from __future__ import annotations
@@ -85,4 +85,4 @@ NEEDED: dict[str, Keys] = {
     **{key: {**dict.fromkeys(LLAMAFACTORY), **SECOND} for key in (
         "sample_backend", "model_class", "init_config", "batching_workers", "save_ckpt_as_hf")},
 }  # fmt: skip
-"""Maps a key to the keys that a file must also have, because the tool would not read the key without them."""
+"""Maps a key to other keys. The tool does not read the key in a file without these other keys."""

@@ -1,8 +1,9 @@
-"""Files for axolotl and LLaMA-Factory, each with a few data rows. Every row format that a tool can tokenize has a case.
+"""Files for axolotl and LLaMA-Factory, each with a few data rows. For every row format that a tool can tokenize, there
+is a case.
 
-A case states the rows, the family of the tokenizer, and the file's keys in addition to the keys that all files of the
-tool have. The model is in `model/` next to the file, the rows are in `rows.jsonl` (for LLaMA-Factory in `data/`, next
-to its dataset_info.json).
+A case states the rows, the family of the tokenizer, and its own keys, which are added to the common keys of the tool's
+files. The model is in `model/` next to the file. The rows are in `rows.jsonl` (for LLaMA-Factory in `data/`, next to
+its dataset_info.json).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Case:
 
     def lay(self, tool: str, folder: str) -> str:
         """Write a case into a folder: the model, the rows, and the configuration file for `tool`. Return the text of
-        the configuration file. It is JSON, and so also valid YAML.
+        the configuration file. The text is JSON, and therefore also valid YAML.
         """
         token_models.build(os.path.join(folder, "model"), self.tokenizer)
         data = os.path.join(folder, "data") if tool == "llamafactory" else folder
@@ -86,7 +87,8 @@ CHAT = [
     {"messages": talk(*TALK, system="Be brief:\nuse few words.")},
     {"messages": talk("Hi", "\nHello.\n")},
 ]
-"""Conversations: with one question, with two questions, with a system prompt, and with an answer between line breaks.
+"""Four conversations: with one question, with two questions, with a system prompt, and with an answer that has line
+breaks at both ends.
 """
 SHAREGPT = [
     {"conversations": talk(*TALK[:2], who=("from", "value"), names=("human", "gpt"))},

@@ -1,9 +1,9 @@
-"""A tiny model with a tokenizer like that of a family of chat models. The tests build both, with the same result in
+"""A tiny model with a tokenizer like that of a family of chat models. The tests build both. The result is the same in
 every environment.
 
 As in a real byte-level BPE, tokens are bytes and some merged pairs of bytes. Some of these pairs join the last
-character of a text with the first character that the chat template writes after the text. So encoding text and template
-separately can give other tokens than encoding them together.
+character of a text with the first character that the chat template writes after it. So the tokens can depend on whether
+text and template are encoded separately or together.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ MERGES = (
     ("Ċ", "Ċ"), (":", "Ċ"), (".", "Ċ"), (".", "ĊĊ"), ("Ġ", "t"), ("h", "e"), ("Ġt", "he"), ("i", "n"), ("e", "r"),
     ("Ġ", "a"), ("o", "n"), ("u", "s"), ("us", "er"), (":", "Ġ"), ("Ġ", "I"), ("?", "Ċ"),
 )  # fmt: skip
-"""The merges of the tokenizers: each line has two texts that become one token. `Ċ` stands for the end of a line and `Ġ`
-for a space, as in byte-level tokenizers.
+"""The merges of the tokenizers: each pair has two texts that become one token. `Ċ` stands for a line break and `Ġ` for
+a space, as in byte-level tokenizers.
 """
 SPLIT = r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-"""The regular expressions by which Qwen's and Llama's tokenizers split a text before they merge bytes."""
+"""The regular expression by which Qwen's and Llama's tokenizers split a text before they merge bytes."""
 MARKED = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' }}"
     "{% if message['role'] == 'assistant' %}{% generation %}{{ message['content'] + '<|im_end|>' }}{% endgeneration %}"
@@ -44,8 +44,8 @@ FAMILIES: dict[str, dict[str, Any]] = {
               "words": [], "eos": "</s>", "pad": "<pad>", "bos": "<s>",
               "template": None},
 }  # fmt: skip
-"""Maps each family of tokenizers to its control tokens, its words with a token of their own, its end, padding and begin
-tokens, and its chat template.
+"""Maps each family of tokenizers to a dict: its control tokens, the words that are a single token, its end, padding and
+begin tokens, and its chat template.
 """
 
 

@@ -1,4 +1,4 @@
-"""Small files for several versions of TRL. Each states some arguments of its version; all other arguments have the
+"""Small files for several versions of TRL. Each file states some arguments of its version; the other arguments have the
 version's defaults.
 """
 

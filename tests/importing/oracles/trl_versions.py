@@ -1,12 +1,14 @@
 """The names and defaults of the arguments of TRL's configuration classes in every release. They are read from the
-syntax trees of the wheels' sources, without importing TRL.
+sources in the wheels, by their syntax trees; TRL is not imported.
 
-    pip download --no-deps -d WHEELS trl==0.9.6 ...
-    python trl_versions.py WHEELS TRAINING_ARGUMENTS.py > compiler/importing/trl/versions.json
+pip download --no-deps -d WHEELS trl==0.9.6 ...
+
+python trl_versions.py WHEELS TRAINING_ARGUMENTS.py > compiler/importing/trl/versions.json
 
 For each method and name, the file has the versions at which the default changed, such as `"beta": [["0.14", 0.04],
-["0.19", 0.0]]`; an entry without a value is the version that removed the argument. TRAINING_ARGUMENTS.py is the file of
-transformers that has TrainingArguments: TRL inherits these arguments in every version, and changes only some defaults.
+["0.19", 0.0]]`. An entry without a value is the version that removed the argument. TRAINING_ARGUMENTS.py is the file of
+transformers with the class TrainingArguments: every version of TRL inherits these arguments, and changes only some
+defaults.
 """
 
 from __future__ import annotations
@@ -27,8 +29,8 @@ METHODS = {
     "ModelConfig": "model", "ScriptArguments": "script",
 }  # fmt: skip
 FIRST = {"rloo": (0, 22)}
-"""Maps a method to the first TRL version in which the class name stands for today's trainer. In earlier versions, it
-stands for another trainer.
+"""Maps a method to the first TRL version in which the name of the method's class stands for today's trainer. In earlier
+versions, this name stands for another trainer.
 """
 Classes = dict[str, list[ast.ClassDef]]
 
@@ -53,8 +55,8 @@ def classes(path: str) -> Classes:
 
 
 def default(value: ast.expr | None) -> Any:
-    """The default of a field as JSON. A default that is not a literal becomes a text such as `<function>`, and a
-    missing one `<required>`.
+    """The default of a field as JSON. If the default is not a literal, a text such as `<function>`; if there is no
+    default, `<required>`.
     """
     if isinstance(value, ast.Call):
         words = {one.arg: one.value for one in value.keywords}
@@ -82,7 +84,7 @@ def own(node: ast.ClassDef) -> dict[str, Any]:
 
 
 def fields(found: Classes, name: str) -> dict[str, Any]:
-    """The fields of a class and its bases. If a wheel has several classes of this name, the class with the most fields
+    """The fields of a class and its bases. If several classes of a wheel have this name, the class with the most fields
     is used, because the others only warn that the class has moved.
     """
     if name not in found:

@@ -1,5 +1,5 @@
-"""Run training scripts with trainers that only record their arguments. Print the recorded arguments as JSON, a line for
-each script.
+"""Run training scripts with trainers that only record their arguments. For each script, print the recorded arguments as
+a line of JSON.
 
 python tests/importing/python/recorded_arguments.py SCRIPT...
 

@@ -1,6 +1,6 @@
 """A command passes arguments to a script, which reads them with typer, click, tyro, hydra, or a loop over a dataclass.
-The import finds out what each argument becomes. The script may be at another path of the repository than the command
-says.
+The import finds out what the script does with each argument. In the repository, the script may be at another path than
+in the command.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ TRAIN = """\
 
 
 def rated(folder: Path, script: str, rate: str, command: str) -> None:
-    """Check that an imported script has the learning rate 3e-6, which either its command or its configuration file
-    states.
+    """Check the learning rate of an imported script. It must be 3e-6, which either the script's command or its
+    configuration file states.
     """
     found = launched(folder, command, script.replace("TRAIN\n", TRAIN.replace("RATE", rate)))
     assert not found.errors, (found.errors, found.messages)

@@ -113,8 +113,8 @@ def test_configuration_of_trls_parser_and_its_helpers(tmp_path: Path, words: str
 
 
 def test_data_that_the_script_has_in_its_text_decides(tmp_path: Path) -> None:
-    """The command passes `--dataset_name org/named`, but the script always loads `org/fixed`. So the imported spec has
-    `org/fixed`.
+    """The command passes `--dataset_name org/named`, but the script always loads `org/fixed`. So the imported spec must
+    have `org/fixed`.
     """
     script = TRL.replace("load_dataset(args.rows", 'load_dataset("org/fixed"')
     command = "python train.py --model_name_or_path Qwen/Qwen2.5-3B --dataset_name org/named --output_dir out\n"
@@ -370,7 +370,9 @@ PairRewardTrainer(model=model, args=config, train_dataset=load_dataset(args.data
 def test_a_reward_model_with_a_trainer_of_its_own_is_an_error_and_its_model_is_asked_for(
     tmp_path: Path, own: str
 ) -> None:
-    """`base_model` is the script's own argument: no abbreviation of TRL's `base_model_attribute_name`."""
+    """`base_model` is an argument of the script itself. It is no abbreviation of TRL's argument
+    `base_model_attribute_name`.
+    """
     command = "python train_rm.py --base_model Qwen/Qwen2.5-3B --dataset org/pairs --learning_rate 1e-5\n"
     script = HEAD + REWARDS.replace("OWN", own)
     found = launched(tmp_path, command, script, "--partial", name="train_rm.py")

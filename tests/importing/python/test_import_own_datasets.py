@@ -1,4 +1,4 @@
-"""A script may make its rows by a class of its own, as Stanford Alpaca does, or by TRL's ConstantLengthDataset."""
+"""A script may make its rows by its own class, as Stanford Alpaca does, or by TRL's ConstantLengthDataset."""
 
 from __future__ import annotations
 

@@ -534,8 +534,8 @@ trainer.train()
     ],
 )
 def test_a_script_is_read_in_the_encoding_that_it_names(head: str, read: bool) -> None:
-    """A comment can declare another encoding than UTF-8 for a script. Under that encoding, Python may see a line end
-    inside of what looks like a comment, and run the text after it. So such scripts are refused.
+    """A comment can declare another encoding of a script than UTF-8. In that encoding, Python may see the end of a line
+    inside something that looks like a comment, and run the text after it. So such scripts are refused.
     """
     if read:
         assert parts(head, "x.py")[0]

@@ -1,5 +1,5 @@
-"""Conditions of a script that depend on files or columns, which the import does not see. The import can decide two
-kinds of them: a file that the script itself writes does not exist yet, and a branch that only removes columns makes no
+"""Conditions of a script that depend on files or columns, which the import cannot see. The import can decide two kinds
+of conditions. A file that the script itself writes does not exist yet. A branch that only removes columns makes no
 difference. For every other condition, the import asks the user for a decision.
 """
 

@@ -1,4 +1,6 @@
-"""If a script does not pass an argument, the spec states the argument's default in the TRL version of the script."""
+"""If a script does not pass an argument, the spec states the argument's default. The default is that of the TRL version
+for which the script was written.
+"""
 
 from __future__ import annotations
 
@@ -59,8 +61,8 @@ trainer = GRPOTrainer(model=model, reward_funcs=longer, train_dataset=rows{},
 
 
 def test_arguments_of_the_model_and_its_adapter_do_not_date_a_script():
-    """TRL's configuration has had an argument `dtype` since 0.23. A script that passes `dtype` when it loads its model
-    uses an argument of transformers, which says nothing about the version of TRL.
+    """Since 0.23, TRL's configuration has an argument `dtype`. But if a script passes `dtype` when it loads its model,
+    this is an argument of transformers, which says nothing about the version of TRL.
     """
     for loading in ("", ", torch_dtype=torch.bfloat16"):
         found = script(GRPO.format(", peft_config=LoraConfig(r=4)"), loading, partial=True)

@@ -1,5 +1,5 @@
-"""A spec must not train differently from its script without a word: the spec states what the script does, or the import
-reports the difference with the line of the script.
+"""A spec must not silently train differently from its script. Either the spec states what the script does, or the
+import reports the difference with the line of the script.
 """
 
 from __future__ import annotations

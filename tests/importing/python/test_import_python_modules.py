@@ -1,4 +1,6 @@
-"""Modules and files of a script's repository are read: absolute and relative imports, configurations, command lines."""
+"""The import reads other modules and files of a script's repository: absolute and relative imports, configurations,
+command lines.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ def script(folder: Path, before: str, value: str, *options: str) -> Imported:
 
 
 def rate(found: Imported) -> Any:
-    """Import a script of a repository; return the learning rate in the bundle."""
+    """The learning rate in the bundle of an imported script."""
     assert not found.draft.wrong, found.messages
     return found.arguments["learning_rate"]
 

@@ -1,5 +1,5 @@
-"""Scripts run with a trainer that only records its arguments. On each stack, the bundle of the imported script has the
-recorded values.
+"""Scripts run with a trainer that only records its arguments. On each stack, the bundle of the imported script must
+have the recorded values.
 """
 
 from __future__ import annotations

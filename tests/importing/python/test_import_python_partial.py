@@ -41,7 +41,7 @@ def script(
 
 
 def decisions(found: Imported) -> list[str]:
-    """Import a script with `--partial`; return the decisions that the import leaves to its user."""
+    """The decisions that an import with `--partial` leaves to its user."""
     chosen = options.parse(["train.py", "--partial"])
     partial.apply(found.draft, edge.overrides_of(chosen, SourceFile("train.py", "", ".")))
     return [one.text for one in found.draft.decisions]
@@ -366,7 +366,7 @@ def test_a_launch_with_redirections_and_the_path_of_another_machine(tmp_path: Pa
 
 
 def test_the_script_and_its_modules_are_read_and_parsed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The import evaluates a script once for each assumption about its conditions. It still reads and parses the script
+    """The import evaluates a script once for each assumption about its conditions. But it reads and parses the script
     and its modules only once.
     """
     parsed: list[str] = []

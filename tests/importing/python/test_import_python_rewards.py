@@ -1,5 +1,5 @@
-"""A reward function may read a column that the script computes. Then the file that `--rewards` writes computes this
-column, too.
+"""A reward function may read a column that the script computes. Then the file that `--rewards` writes also computes
+this column.
 """
 
 from __future__ import annotations

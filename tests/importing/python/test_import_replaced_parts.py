@@ -1,5 +1,5 @@
-"""A script may replace parts of its model, such as the attention. The import reports this, because a spec has the
-library's own model.
+"""A script may replace parts of its model, such as the attention. The import reports this, because the spec's run uses
+the library's own model.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Scripts that hold their rows in lists and data frames. The import gives slices, shuffles and lengths the meaning that
-Python gives them.
+"""Scripts that hold their rows in lists and data frames. Slices, shuffles and lengths mean the same in the import as in
+Python.
 """
 
 from __future__ import annotations

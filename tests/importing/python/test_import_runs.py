@@ -1,5 +1,5 @@
-"""If a script calls a training function twice, the import sees two runs. It also reports a change that a script makes
-to a trainer after creating it.
+"""If a script calls a training function twice, the import sees two runs. If a script changes a trainer after creating
+it, the import reports the change.
 """
 
 from __future__ import annotations

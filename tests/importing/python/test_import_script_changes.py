@@ -1,5 +1,5 @@
-"""Changes that a script makes to its settings, labels, model and training: they are imported, or one sentence names
-them.
+"""Scripts may change their settings, labels, model and training. The import either imports such a change, or names it
+in one sentence.
 """
 
 from __future__ import annotations

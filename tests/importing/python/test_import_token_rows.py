@@ -1,5 +1,5 @@
-"""A script may build token rows itself: it joins the tokens of a question, an answer and the end token, with a loss
-only on the answer. The import turns such rows into prompts with completions.
+"""A script may build rows of tokens itself: it joins the tokens of a question, of an answer, and the end token, and
+only the answer has a loss. The import turns such rows into prompts with completions.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The importer has its own interpreter for Python. For each kind of expression and call, it computes the value that
-Python would compute, or reports that the value is unknown.
+"""The importer has its own interpreter for Python. For each kind of expression and call, this interpreter computes the
+value that Python would compute, or reports that the value is unknown.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ HERE = Location("train.py", 1)
 
 
 def value(text: str) -> Any:
-    """The value that the importer's interpreter gives `x` at the end of a script."""
+    """The value of `x` at the end of a script, according to the importer's interpreter."""
     found, broken = parts(text, "train.py")
     assert not broken
     return followed(found, lambda name: None).main["x"]

@@ -141,8 +141,8 @@ def test_a_configuration_and_what_overrides_it(tmp_path):
 
 
 def test_the_line_of_trls_own_page_for_dpo():
-    """`--no_KEY` turns off a boolean that is on by default. For the path
-    `examples/accelerate_configs/deepspeed_zero3.yaml`, the import uses the file of this name in TRL's repository.
+    """`--no_KEY` turns off a boolean that is on by default. The import knows
+    `examples/accelerate_configs/deepspeed_zero3.yaml`, which is a file of TRL's repository.
     """
     dpo = "trl/scripts/dpo.py --model_name_or_path Qwen/Qwen2-0.5B --dataset_name trl-lib/ultrafeedback_binarized"
     reported = f"{dpo} --no_remove_unused_columns --no-dataloader-pin-memory --bf16"

@@ -1,4 +1,4 @@
-"""A shell script may change a configuration by sed, yq or jq. The import computes the changed text."""
+"""A shell script may change a configuration file with sed, yq or jq. The import computes the changed text."""
 
 from __future__ import annotations
 

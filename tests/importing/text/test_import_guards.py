@@ -1,5 +1,5 @@
 """Shell scripts test conditions before the training command. The import follows the branch that the shell would take.
-If it cannot know the branch, it reports the arguments that depend on the condition.
+If the import cannot know the branch, it reports the arguments that depend on the condition.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ def run(folder: Path, text: str, *arguments: str) -> Imported:
 
 
 def last(text: str, **sets: str) -> list[tuple[str, str]]:
-    """Import a shell script. Return each word of its last command with the name of the unknown variable in the word."""
+    """Import a shell script. Return pairs for its last command: each word, and the name of the unknown variable in the
+    word.
+    """
     return [(one.text, one.open) for one in calls(text, sets)[-1].words]
 
 

@@ -1,6 +1,6 @@
-"""Files that ship with torchtune (oracles/torchtune.jsonl, made by `make oracles`): the bundle states the arguments of
-torchtune's components, or the import reports the difference. A file for a recipe that xpc does not support is refused
-in one sentence.
+"""The tests import the files that ship with torchtune (oracles/torchtune.jsonl, made by `make oracles`). The bundle
+states the arguments of torchtune's components, or the import reports the difference. If xpc does not support a file's
+recipe, the import refuses the file in one sentence.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ NOT_OURS = {
 NAMES = {"output_proj": "o_proj", "w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}
 FUSED = {"q_proj": "qkv_proj", "k_proj": "qkv_proj", "v_proj": "qkv_proj", "gate_proj": "gate_up_proj",
          "up_proj": "gate_up_proj"}  # fmt: skip
-"""Maps each layer that torchtune has separately to the fused layer of the published checkpoint that contains it."""
+"""Maps each layer that torchtune has separately to the fused layer in the published checkpoint that contains this
+layer.
+"""
 OPTIMIZERS = {"AdamW": "adamw_torch", "PagedAdamW": "paged_adamw_32bit", "PagedAdamW8bit": "paged_adamw_8bit"}
 
 
@@ -80,9 +82,7 @@ def test_what_the_language_will_not_have_is_refused_in_one_sentence() -> None:
 
 
 def _compared(record: dict[str, Any], found: Imported) -> dict[str, tuple[Any, Any]]:
-    """Map each name that is compared to a pair: the value that torchtune would use, and the value that the bundle
-    states.
-    """
+    """Map each compared name to a pair: the value that torchtune would use, and the value that the bundle states."""
     written, made, stated, payload = record["written"], record["optimizer"], found.arguments, found.payload
     output = found.draft.differences
     out = {
@@ -161,8 +161,8 @@ def _checkpointing(stated: dict[str, Any]) -> bool:
 
 
 def _rates(stated: dict[str, Any]) -> list[float]:
-    """The learning rates of transformers' schedule, as shares of `lr`. The steps are the same as in the record of
-    torchtune's learning rates.
+    """The learning rates of transformers' schedule, as shares of `lr`. They are the rates at the steps for which
+    torchtune's learning rates are recorded.
     """
     if stated["lr_scheduler_type"].startswith("constant"):
         return [1.0] * len(HEAD["at"])

@@ -1,5 +1,5 @@
-"""The training method of a TRL file: its path in the repository names it, wherever the command is started. If keys fit
-several methods for pairs of answers, the import warns.
+"""The training method of a TRL file. Its path in the repository names the method, in whatever folder the command is
+started. If the keys fit several methods for pairs of answers, the import warns.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """If a script or its repository pins a TRL version, the import assumes this version, unless the script uses names that
-this version does not have.
+are not in this version.
 """
 
 from __future__ import annotations

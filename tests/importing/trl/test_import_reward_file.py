@@ -1,5 +1,6 @@
-"""The reward functions of a TRL file: `--rewards FILE` names their file, `--partial` writes stubs of missing ones, and
-a file without `reward_funcs` is a decision. `--prompt` overrules the file's own column.
+"""The reward functions of a TRL file. `--rewards FILE` says which file has them, and `--partial` writes stubs of
+missing ones. If a file has no `reward_funcs`, this is a decision for the user. `--prompt` replaces the column that the
+file names.
 """
 
 from __future__ import annotations

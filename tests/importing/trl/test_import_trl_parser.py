@@ -1,4 +1,4 @@
-"""Files of Open-R1 and the alignment handbook: the bundle states the arguments that TRL's own parser makes of them,
+"""Files of Open-R1 and the alignment handbook: the bundle states the arguments that TRL's own parser reads from them,
 including TRL's defaults.
 """
 
@@ -35,15 +35,15 @@ STATED = {
     "packing_strategy": "no TRL has ffd",
     "dataset_kwargs": "no version of the targets reads these keys of it",
 }
-"""Maps arguments for which a bundle states another value than TRL to the reason why the run is the same, or the import
-reports the difference.
+"""Maps arguments to a reason. For these, a bundle states another value than TRL; the reason says why the run is the
+same, or how the import reports the difference.
 """
 UNSAID = {
     "tf32": False,
     "completion_only_loss": False,
     "gradient_checkpointing_kwargs": {"use_reentrant": True},
 }
-"""Maps arguments whose default is None to the value that TRL then uses."""
+"""Maps arguments whose default is None to the value that TRL uses instead of None."""
 DATED = {
     ("sft", "average_tokens_across_devices"): False,
     ("dpo", "average_tokens_across_devices"): False,
@@ -52,7 +52,7 @@ DATED = {
     ("dpo", "truncation_mode"): "keep_end",
 }
 """Maps a method and an argument to the argument's default in the older TRL versions for which the files were written.
-The newer stack has another default, so a spec for it states this value.
+The newer stack has another default, so a spec for the newer stack states the older default.
 """
 
 
@@ -62,8 +62,8 @@ def recipes() -> list[str]:
 
 
 def answers(stack: str, requested: list[tuple[str, str]]) -> dict[str, dict[str, Any]]:
-    """Map each file to the arguments that TRL's parser makes of it on a stack. `requested` has pairs of a file and the
-    method that the file trains.
+    """Map each file to the arguments that a stack's TRL reads from it. `requested` has pairs of a file and the method
+    that the file trains.
     """
     program = os.path.join(REPOSITORY, "tests", "importing", "oracles", "ask_trl.py")
     words = [f"{method}={path}" for path, method in requested]

@@ -1,5 +1,5 @@
-"""Files for TRL 0.12, 0.14, 0.18, 0.22, 0.24 and 1.16. The bundle has the arguments that TRL's parser of the same
-version makes of the file.
+"""Files for TRL 0.12, 0.14, 0.18, 0.22, 0.24 and 1.16. The bundle has the arguments that the parser of the same TRL
+version reads from the file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ UNUSED = {
     "ddp_find_unused_parameters": "the Trainer turns it off where weights are recomputed",
     "vllm_gpu_memory_utilization": "`use_vllm` is off",
 }
-"""Maps arguments that do not change what these files train to the reason."""
+"""Maps arguments to the reason why they do not change what these files train."""
 UNSET = {
     "tf32": False,
     "eval_packing": False,
@@ -36,24 +36,22 @@ UNSET = {
     "gradient_checkpointing_kwargs": {"use_reentrant": True},
     "activation_checkpointing_kwargs": {"use_reentrant": False},  # transformers 5: modeling_utils.py
 }
-"""Maps arguments whose default is None to the value that TRL then uses."""
+"""Maps arguments whose default is None to the value that TRL uses instead of None."""
 SPELLED: dict[str, dict[str, Any]] = {
     "include_num_input_tokens_seen": {"no": False},
     "lr_scheduler_kwargs": {"{}": None},
     "loss_type": {"['sigmoid']": "sigmoid", "['ipo']": "ipo"},
 }
-"""Maps values as another TRL version writes them to the current way of writing them."""
+"""Maps an argument to a mapping of values: as another TRL version writes them, to the current way of writing them."""
 KNOWN = {(method, "remove_unused_columns") for method in ("kto", "orpo", "cpo")}
-"""Pairs of a method and an argument that TRL's trainer of the method turns off itself."""
+"""Pairs of a method and an argument: TRL's trainer of the method itself turns the argument off."""
 ONE_PROCESS = {"0.22": {"average_tokens_across_devices"}}
-"""Maps a TRL version to the arguments that its transformers turns off in a run of one process, such as the recorded
-one.
-"""
+"""Maps a TRL version to arguments. In a run of one process, such as the recorded one, transformers turns them off."""
 REWARDS = "reward_funcs:\n- accuracy\n"
 
 
 def answers() -> dict[str, dict[str, Any]]:
-    """The recorded arguments of each file from the parser of its version."""
+    """Maps each file to the arguments that were recorded from the parser of its TRL version."""
     with open(os.path.join(oracle_support.FOLDER, "trl_versions.jsonl"), encoding="utf-8") as handle:
         return {one["case"]: one["arguments"] for one in map(json.loads, handle)}
 
@@ -63,8 +61,8 @@ def test_every_case_has_an_answer() -> None:
 
 
 def plain(key: str, value: Any) -> Any:
-    """The value of the argument `key` as the newest TRL spells it. None becomes the value that TRL uses for an argument
-    that is None.
+    """The value of the argument `key` as the newest TRL spells it. None becomes the value that TRL uses instead of
+    None.
     """
     value = SPELLED.get(key, {}).get(str(value), value)
     return UNSET.get(key) if value is None else value

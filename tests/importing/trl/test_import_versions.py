@@ -1,5 +1,5 @@
-"""The names of the arguments in a TRL file show for which versions of TRL it can have been written. If these versions
-have different defaults for an argument, the import warns. `--trl VERSION` says whose defaults to use.
+"""The argument names in a TRL file show for which versions of TRL it may have been written. If an argument has
+different defaults in these versions, the import warns. `--trl VERSION` says which version's defaults to use.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Which target modules an adapter may have, on mixtures of experts and on dense models. Each stack has a table of
-modules that decides this.
+"""Which target modules an adapter may have, for mixtures of experts and for dense models. A table of modules for each
+stack decides this.
 """
 
 from __future__ import annotations

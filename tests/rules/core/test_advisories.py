@@ -1,5 +1,5 @@
-"""The table of library versions that compute wrong results (advisories): its entries are complete, and a spec gets the
-advisories of its stack.
+"""Advisories are entries about library versions that compute wrong results. The tests check that the entries are
+complete, and that a spec gets the advisories of its stack.
 """
 
 import re
@@ -85,7 +85,8 @@ SHOWN = {
              batch="gbs=256 micro=16"),
     ),
 }  # fmt: skip
-"""Maps each advisory to a spec that gets wrong results on one of the stacks, and to the code that reports the advisory.
+"""Maps each advisory to three values: the advisory's name without a version, the code that reports it, and a spec that
+gets wrong results on one of the stacks.
 """
 
 

@@ -38,9 +38,7 @@ PRECONDITION = {
     "rules.optimizer.early_stopping", "rules.optimizer.muon", "rules.numerics.rope", "rules.numerics.float8",
     "rules.numerics.newer_files",
 }  # fmt: skip
-"""Modules whose `WHEN` requires a method, an adapter, an optimizer or fp8. Their rules do not check this condition
-again.
-"""
+"""Modules whose `WHEN` requires a method, an adapter, an optimizer or fp8. Their rules rely on this `WHEN`."""
 
 
 def allowed(module):
@@ -51,7 +49,9 @@ def allowed(module):
 
 
 class Noted(Mapping):
-    """The values of a spec. It records every path that is read by name; a loop over all values records nothing."""
+    """The values of a spec. It records every path that is read by name. If a loop reads all values, nothing is
+    recorded.
+    """
 
     def __init__(self, values, requested):
         self.inner, self.requested = values, requested
@@ -75,8 +75,9 @@ class Noted(Mapping):
 
 @pytest.fixture(scope="module")
 def specs(tmp_path_factory):
-    """A list of pairs, one for each rejected or accepted text of the rules' cases from which a `Spec` can be made. A
-    pair has the spec, and an empty set. When a rule reads a setting of the spec, the set gets the setting's path.
+    """A list of pairs: a spec, and an empty set. There is one pair for each rejected or accepted text of the rules'
+    cases, if a `Spec` can be made of the text. When a rule reads a setting of the spec, the set gets the path of the
+    setting.
     """
     found = []
     for case in CASES:
@@ -104,8 +105,9 @@ def test_explain_lists_the_rules_of_a_setting():
 
 
 def test_a_field_of_a_record_is_not_the_setting_of_its_name():
-    """XP431 does not read the setting `hardware`, so it is not listed for this rule. The rule calls `evolve`, which
-    reads every field of the record `Spec`, and one of these fields is called `hardware`, too.
+    """XP431 does not read the setting `hardware`, so it is not listed for this rule. The rule calls `evolve`, and
+    `evolve` reads every field of the record `Spec`. One of these fields is also called `hardware`, but it is not the
+    setting.
     """
     assert "hardware" not in codes()["XP431"][1]
     assert "hardware" in codes()["XP330"][1]
@@ -137,8 +139,8 @@ def test_rule_reads_what_it_names_and_skipped_modules_have_no_finding(specs):
 
 
 def _alone(rule, spec):
-    """The findings of a rule for a spec for which xpc does not run the rule, because the module's `WHEN` excludes the
-    spec. Empty if the rule raises an exception.
+    """The findings of a rule about a spec that the module's `WHEN` excludes, so that xpc does not run the rule. Empty
+    if the rule raises an exception.
     """
     try:
         return list(rule.run(spec))

@@ -21,14 +21,14 @@ from xpc.grammar.diagnostic import ERROR, Diagnostic
 
 FIRST = {case.code: case for case in reversed(CASES)}
 EACH = [pytest.param(case, id=case.title, marks=() if FIRST[case.code] is case else pytest.mark.slow) for case in CASES]
-"""The cases of all rules. The fast tier runs the first case of each code, and `make test` runs all. For the other
-cases, the fast tier only compares the messages (tests/pipeline/test_goldens.py).
+"""The cases of all rules. The fast tier runs the first case of each code, and `make test` runs all. Of the other cases,
+the fast tier only compares the messages (tests/pipeline/test_goldens.py).
 """
 
 
 BESIDE = {"XP208", "XP711"}
-"""Codes of findings that a case about data may have in addition to its own code, because its data has only one or two
-rows, far fewer than a batch.
+"""Codes that a case about data may have in addition to its own code: its data has only one or two rows, far fewer than
+a batch needs.
 """
 
 
@@ -75,13 +75,14 @@ NOT_TYPED = {
     "XP120-sharding-strategy": "what was written is refused by the strategy's own rule, too: one node is one group",
     "XP444-of-zero2": "the other way out; zero3 needs the disk's folder beside it",
 }
-"""Maps codes and titles of errors to the reason why a program cannot apply their help text to the spec."""
+"""Maps the code, or the title, of an error to the reason why a program cannot apply the error's help text to the spec.
+"""
 
 
 @pytest.mark.parametrize("case", EACH)
 def test_rejected_gives_exactly_its_code_with_the_way_out_and_accepted_does_not(case: Case, root: str):
-    """The rejected spec gets the rule's code, and a complete message, as its golden file has it. It compiles after the
-    suggested edit, and also after a user has typed what the help says.
+    """The rejected spec gets the rule's code, and a complete message, as its golden file has it. The spec compiles
+    after the suggested edit, and also after a user has typed the text in the help.
     """
     passes(case, root)
     found = checked_once(case.rejected, root)
@@ -158,8 +159,8 @@ def test_an_edit_of_a_syntax_error_answers_it(case: Case):
 @pytest.mark.parametrize("stack", STACKS)
 def test_every_setting_is_checked_on_every_stack(stack: str) -> None:
     """No rule raises an exception because the stack's trainer lacks a method or an argument. For each setting, the
-    check gets its example with each method that has the setting. `generations` is stated, because a stack without the
-    method has no default.
+    check gets the setting's example with each method that has the setting. `generations` is always stated, because a
+    stack without the method has no default for it.
     """
     head = f"xpc 1\ntrain qwen2.5-0.5b-instruct on deepmath-103k for 3 epochs\ntarget {stack}\nprecision fp32\n"
     for row in schema.TABLE:

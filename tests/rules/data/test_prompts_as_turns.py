@@ -1,5 +1,5 @@
-"""Text prompts of grpo and rloo become user turns, so a chat template and a system prompt are used. Other plain text
-for a chat model gets a warning.
+"""Text prompts of grpo and rloo become user turns, so that the chat template and a system prompt are used. With other
+methods, plain text for a chat model gets a warning.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The rule XP355 about modes of torch.compile that use CUDA graphs: its edit replaces such a mode if the model is
-compiled, and changes no other mode.
+"""The rule XP355 is about modes of torch.compile that use CUDA graphs. If the model is compiled with such a mode, the
+rule's edit replaces the mode; it changes no other mode.
 """
 
 from __future__ import annotations

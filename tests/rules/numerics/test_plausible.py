@@ -1,5 +1,5 @@
-"""For each range of usual values, the rule XP586 reports a number far outside of the range. The rule reports nothing in
-the published recipes.
+"""The rule XP586 knows ranges of usual values, and reports a number that is far outside of its range. It reports
+nothing in the published recipes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Run pages and scripts in a real headless browser: Debian's chromium or another installed Chromium."""
+"""Run pages and scripts in a headless browser: Debian's chromium or another installed Chromium."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ function framed(width) {
 })();
 </script>
 """
-"""A page that loads the tested page into one frame for each width, and calls `look` for each frame. It writes the
-results, and the errors in the frames, as JSON into the element `#found`.
+"""A page that loads the tested page into several frames, one for each width, and calls `look` for each frame. It writes
+the results of `look` and the JavaScript errors of the frames as JSON into the element `#found`.
 """
 DARK = ("--force-dark-mode", "--blink-settings=preferredColorScheme=0")
 
@@ -84,9 +84,9 @@ def in_frames(script: str, page: str, folder: Path, dark: bool) -> Any:
     """Load the HTML text ``page`` in several frames, one for each of `WIDTHS`. For each width, return the object that
     ``script`` returns for this frame.
 
-    ``script`` is JavaScript that defines `look(inside)`: it gets the frame's document and returns an object. To this
-    object, two numbers are added: `page`, the width that the content needs, and `width`, the width of the frame (so
-    `page > width` means that the content is too wide). The returned mapping also has the key `errors`: the JavaScript
+    ``script`` is JavaScript that defines `look(inside)`: it gets the frame's document and returns an object. Two
+    numbers are added to this object: `page` is the width that the content needs, and `width` is the width of the frame.
+    If `page > width`, the content is too wide. The returned mapping also has the key `errors` with the JavaScript
     errors of all frames.
     """
     assert BROWSER is not None
@@ -112,7 +112,7 @@ def found_on(site: Path, script: str, folder: Path) -> Any:
     """Serve the folder ``site`` to a browser, run a script there, and return the script's result.
 
     ``script`` is the body of an asynchronous JavaScript function that returns a value for JSON. It runs on a page of
-    the same origin, so it can read the documents of the frames that it opens.
+    the same server, so it can read the documents of the frames that it opens.
     """
     assert BROWSER is not None
     found: queue.Queue[Any] = queue.Queue()

@@ -1,4 +1,4 @@
-"""Repositories of tests: git with an author's name, and without hooks and background work."""
+"""Git repositories for tests: git has an author's name, and runs no hooks and no background work."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def git(root: object, *words: str) -> str:
 
 
 def branch_off(root: object, *paths: str) -> None:
-    """Make a repository whose first commit has these paths (by default, all files), and begin the branch `change`."""
+    """Make a repository. Its first commit has these paths (by default, all files). Then begin the branch `change`."""
     git(root, "init", "-q", "-b", "main")
     git(root, "add", *(paths or ("-A",)))
     git(root, "commit", "-qm", "first")

@@ -19,8 +19,8 @@ from xpc.compiler.preview.rehearsal.local_server import LocalServer
 @define
 class HubFiles(LocalServer):
     """A server that stands in for the hub. `commits` maps ("models", "org/name") to the files of each commit;
-    `requested` lists the requests. Of a file whose path is in `broken`, only the first half is sent, as if the
-    connection broke.
+    `requested` lists the requests. If the path of a file is in `broken`, only the first half of the file is sent, as if
+    the connection broke.
     """
 
     commits: dict[tuple[str, str], dict[str, dict[str, bytes]]] = field(factory=dict)
@@ -43,7 +43,7 @@ class HubFiles(LocalServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers one request. Requests have the same paths as in the hub's public API."""
+    """Answers one request. The paths of requests are those of the hub's public API."""
 
     of: HubFiles
     protocol_version = "HTTP/1.1"

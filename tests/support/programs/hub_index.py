@@ -1,7 +1,8 @@
 """A local server that replaces the Hugging Face hub and a package index for `xpc lock`.
 
-Usage: `with Served() as served`, with `served.environment` for the command. `repositories` maps ("models", "org/name")
-to a `Repository`; `packages` maps (name, version) to the package's requirements. Its wheels contain only metadata.
+Usage: `with Served() as served`; the command gets the variables `served.environment`. `repositories` maps ("models",
+"org/name") to a `Repository`; `packages` maps (name, version) to the package's requirements. Its wheels contain only
+metadata.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from xpc.compiler.preview.rehearsal.local_server import LocalServer
 
 @define
 class Repository:
-    """A repository of the hub: its commits by branch, its files, and for a dataset its card. If `token` is set, the
-    server refuses requests without this token.
+    """A repository of the hub: its commits by branch, its files, and, for a dataset, its card. If `token` is set, the
+    server refuses a request without this token.
     """
 
     branches: dict[str, str]
@@ -31,7 +32,7 @@ class Repository:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers each request by `Served.answer`."""
+    """Answers each request with the result of `Served.answer`."""
 
     of: Served
 

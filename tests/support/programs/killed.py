@@ -14,8 +14,8 @@ KILLED = 137
 
 
 class Half:
-    """A file that kills the process in the middle of a write. If ``reached()`` is true, ``write`` writes only half of
-    the data and then kills the process.
+    """A file that can kill the process in the middle of a write: if ``reached()`` is true, ``write`` writes only half
+    of the data and then kills the process.
     """
 
     def __init__(self, handle: Any, reached: Callable[[], bool]) -> None:
@@ -39,8 +39,8 @@ def killed_everywhere(action: Callable[[], object], before: Callable[[], object]
     """For n = 1, 2, ...: call ``before``, run ``action`` in a child process that is killed at its n-th file system
     call, and yield n.
 
-    The loop ends when a child finishes ``action`` before its n-th call. If ``swap`` is false, the child behaves as on a
-    system without an atomic exchange of two names.
+    The loop ends when a child finishes ``action`` before its n-th call. If ``swap`` is false, the child behaves as if
+    the system could not exchange two names atomically.
     """
     for at in range(1, 10_000):
         before()

@@ -1,8 +1,8 @@
 """Simulate two machines on one: two connected network namespaces, each with its own host name, address and processes.
 
 Each process that a test starts on a node also gets a PID namespace. If the first process in this namespace is killed,
-the kernel kills all its descendants, like a power failure. This module needs root and iproute2, and imports only the
-standard library.
+the kernel kills all its descendants, as a power failure would. This module needs root and iproute2, and imports only
+the standard library.
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ def missing() -> str:
 
 
 class Nodes:
-    """The two simulated machines. If ``named``, /etc/hosts resolves both host names; otherwise it resolves neither.
+    """The two simulated machines. If ``named``, /etc/hosts resolves the names of both machines; otherwise it resolves
+    neither name.
 
-    ``python`` is the path of the interpreter for their processes.
+    ``python`` is the path of the interpreter for the machines' processes.
     """
 
     def __init__(self, folder: str, python: str, named: bool = True) -> None:
@@ -97,7 +98,7 @@ class Nodes:
         return started
 
     def unplug(self, node: int) -> None:
-        """Disconnect a node: packets are lost, and neither side gets an error."""
+        """Disconnect a node: packets are lost, and neither machine gets an error."""
         _ip("-n", self.spaces[node], "link", "set", self._cables[node], "down")
 
     def plug(self, node: int) -> None:

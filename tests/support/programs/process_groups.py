@@ -49,8 +49,8 @@ def together(python: str, program: str, world: int, *words: str) -> None:
 
 
 def _to_the_end(started: list[subprocess.Popen[bytes]]) -> bool:
-    """Wait for all processes. Return False if all have ended with status 0. Return True at once if one has failed, or
-    when the timeout has passed: the other processes may never end, because they wait for the failed one.
+    """Wait for all processes. Return False if all processes have ended with status 0. Return True as soon as a process
+    fails, because the other processes may wait for it forever. Also return True at the timeout.
     """
     until = time.monotonic() + HUNG
     while time.monotonic() < until:

@@ -19,8 +19,7 @@ class Cluster:
     def __init__(self) -> None:
         from ray.cluster_utils import Cluster as Nodes
 
-        # Ray waits 30 s for a daemon to start, which can be too short on a busy machine. So there are up to three
-        # tries.
+        # Ray waits 30 s for a daemon to start. On a busy machine this can be too short, so there are up to three tries.
         for last in (False, False, True):
             try:
                 self.nodes = Nodes(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})

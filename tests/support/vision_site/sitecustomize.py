@@ -10,8 +10,8 @@ from typing import Any
 
 
 class Operators:
-    """An import hook that finds no module itself. Before torchvision looks up its operators `nms` and `qnms`, the hook
-    declares them to torch.
+    """An import hook that finds no module itself. Before torchvision looks up its operators `nms` and `qnms` in torch,
+    the hook declares them.
     """
 
     library: Any = None
