@@ -22,7 +22,7 @@ def events(path: str) -> Iterator[dict[str, Any]]:
 
 
 def trim(path: str, step: int) -> None:
-    """Drop an incomplete last line, and the events after ``step``, which the resumed run repeats. May create the file."""
+    """Drop an incomplete last line, and the events after ``step``, which the resumed run repeats. May create it."""
     known = events(path) if os.path.exists(path) else ()
     replace(path, [written(event) for event in known if event["step"] <= step])
 

@@ -1,4 +1,4 @@
-"""Tiny models in which the tests measure activations: a configuration for each family, adapters, and quantized weights."""
+"""Tiny models in which the tests measure activations: configurations for each family, adapters, quantized weights."""
 
 from __future__ import annotations
 

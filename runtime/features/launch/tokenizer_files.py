@@ -297,7 +297,7 @@ class TokenizerFiles(Feature):
 
 
 def _missing(base: str, folder: str) -> list[str]:
-    """A finding if a folder with weights has no tokenizer file: transformers 5 then makes a tokenizer without tokens."""
+    """A finding if a folder with weights has no tokenizer file: transformers 5 would make one without tokens."""
     names = os.listdir(folder) if os.path.isdir(folder) else []
     if any("token" in name or name.startswith(VOCABULARIES) for name in names) or "config.json" not in names:
         return []

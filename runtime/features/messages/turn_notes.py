@@ -100,7 +100,7 @@ def _is_weight(value: Any) -> bool:
 
 
 def doubled(row: Mapping[str, Any]) -> tuple[int, str] | None:
-    """The first turn with reasoning both in a key and in its content: its number, and the beginning of the reasoning."""
+    """The first turn with reasoning both in a key and in its content: its number, and how the reasoning begins."""
     for turns in row.values():
         for number, turn in enumerate(turns if isinstance(turns, list) else ()):
             fields = json.loads(turn.get(FIELDS) or "{}") if isinstance(turn, dict) else {}

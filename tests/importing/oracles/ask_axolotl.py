@@ -56,7 +56,7 @@ def types() -> dict[str, str]:
 
 
 class Captured(Exception):
-    """An exception that carries the trainer's arguments. It is raised when axolotl's builder would create the trainer."""
+    """Raised when axolotl's builder would create the trainer. The exception carries the trainer's arguments."""
 
     def __init__(self, arguments: Any) -> None:
         super().__init__("captured")
