@@ -51,7 +51,7 @@ def key(row: Row) -> str:
 
 
 def work(row: Row) -> Work:
-    """The sizes on which the time of an llm-foundry run depends. All runs except three shard the weights (FULL_SHARD)."""
+    """The sizes that decide the time of an llm-foundry run. All runs except three shard the weights (FULL_SHARD)."""
     layers, hidden = SHAPES[row["model"].partition("-")[2]]
     stage = 3 if row["strategy"] == "FULL_SHARD" else 2
     return Work(

@@ -80,7 +80,7 @@ def is_legal(name: str, clause: str | None) -> bool:
 
 
 def first_suggestion(name: str, clause: str | None) -> str:
-    """The first text in backticks that the help for a name says to write. If there is no such text, the complete help."""
+    """The first text in backticks that the help for a name says to write. Without such a text, the complete help."""
     found = unknown_name(unknown(name, clause))
     first = re.search(r"`([^`]*)`", found.help.partition("write ")[2]) if "write " in found.help else None
     return first[1] if first else found.help

@@ -253,7 +253,7 @@ def is_that(tool: str, text: str, right: str) -> bool:
 
 
 def after_all_edits(text: str) -> str:
-    """The text of a page after the suggested edits of all findings about syntax and names. Each edit is applied once."""
+    """A page after the suggested edits of all findings about syntax and names. Each edit is applied once."""
     edits: list[Edit] = []
     for found in findings(text):
         apart = all(a.span.end <= b.span.start or b.span.end <= a.span.start for a in found.edits for b in edits)

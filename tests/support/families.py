@@ -3,7 +3,8 @@
 The program reads a JSON list of `model_type`s from stdin, and prints a JSON object with an entry for each:
 
 - `known`: whether transformers has the family (if not, the entry has no other keys);
-- `sdpa`, `flash`, `flex`: for each kind of attention, whether the model class declares it; `scores`: whether the family has a reward head;
+- `sdpa`, `flash`, `flex`: whether the model class declares this attention;
+- `scores`: whether the family has a reward head;
 - `errors`: for each attention, the largest difference between a logit of the second of two packed documents and the
   same logit without packing. If the library refuses the attention, the exception, such as "ValueError: ...";
 - `ends`: whether the model raises an exception for a row longer than its context;

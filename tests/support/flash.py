@@ -57,7 +57,7 @@ def flash_attn_varlen_func(
 
 
 def _index_first_axis(rows: Any, locations: Any) -> Any:
-    """Replaces ``flash_attn.bert_padding.index_first_axis``: returns the tokens at these indices, without the padding."""
+    """Replaces ``flash_attn.bert_padding.index_first_axis``: returns the tokens at these indices, without padding."""
     return rows[locations]
 
 

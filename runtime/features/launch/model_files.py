@@ -75,7 +75,7 @@ def listed(place: str) -> list[str]:
 
 
 def digests(paths: Mapping[str, str]) -> dict[str, str]:
-    """The SHA-256 of each file by name, computed by several threads. For an unreadable file, the value is the reason."""
+    """The SHA-256 of each file by name, computed by several threads. If a file is unreadable, the value says why."""
     found: dict[str, str] = {}
     left: queue.SimpleQueue[str] = queue.SimpleQueue()
     for name, path in paths.items():

@@ -301,7 +301,7 @@ class Publisher:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _upload(self, what: str, folder: str, to: str | None, message: str, new: bool = False, **more: Any) -> None:
-        """Push one commit. If it fails, training continues; the failure is reported at once and again after training."""
+        """Push one commit. If it fails, training continues, and the failure is reported at once and after training."""
         where = to or "main"
         try:
             if new:
