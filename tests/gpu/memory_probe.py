@@ -42,7 +42,7 @@ def main(requested: dict[str, Any]) -> dict[str, Any]:
         model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
     rows = torch.randint(0, requested["vocab"], (1, requested["tokens"]), device=device)
-    for _ in range(2):  # two steps, because the optimizer's states exist from the start only in the second one
+    for _ in range(2):  # two steps, because only in the second one the optimizer's states exist from the start
         mixed = requested["precision"] == "mixed"
         with meter.phase("forward"), meter.saved(), torch.autocast(device, dtype=half, enabled=mixed):
             loss = model(input_ids=rows, labels=rows).loss

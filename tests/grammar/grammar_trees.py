@@ -126,8 +126,8 @@ def meaning(node):
 
 
 def one_line(node):
-    """A statement or value as text on one line, also with its block. The text is written by code of the tests, not by
-    the formatter, which the tests check.
+    """A statement or value as text on one line, also with its block. The tests' own code writes this text, because the
+    formatter is what they test.
     """
     match node:
         case Setting():

@@ -137,14 +137,14 @@ class Map:
         return line in self._lines(file) and any(name for name, _ in self._bits(file))
 
     def tests(self, file: str, line: int) -> list[str]:
-        """The tests that run a line. For a line that runs on import, these are all tests that import the file."""
+        """The tests that run a line. If the line runs on import, these are all tests that import the file."""
         found = {name for name, bits in self._bits(file) if name and num_in_numbits(line, bits)}
         return sorted(found or {name for name, _ in self._bits(file) if name})
 
 
 def files(since: str | None = None) -> dict[str, list[str]]:
-    """Map each group in `GROUPS` (such as rules) to the names of its source files. If `since` is given, a date as git
-    reads it, only the files that a commit after this date has changed are included.
+    """Map each group in `GROUPS` (such as rules) to the names of its source files. `since` is a date as git reads it.
+    If it is given, only files that a commit after this date has changed are included.
     """
 
     def printed(*words: str) -> list[str]:

@@ -1,8 +1,8 @@
 """A proof shows two things about a rule: a spec that the rule forbids fails in the libraries, and the most similar
 legal spec does not fail.
 
-A `Proof` is data. It names a row of the rule table (`rule`), the code that refuses it (`code`), an illegal spec and the
-nearest legal one, and what the library does with the illegal spec:
+A `Proof` is data. It names a row of the rule table (`rule`), a code (`code`), an illegal spec that this code refuses,
+the nearest legal spec, and what the library does with the illegal spec:
 
     Proof("O14", "XP205", at="train", raises="TypeError", match="num_decay_steps", onto="legal",
           arguments={"lr_scheduler_kwargs": {}})

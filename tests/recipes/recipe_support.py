@@ -175,7 +175,7 @@ def _rewards(found: View) -> Any:
 
 
 def _judged(found: View) -> Any:
-    """How many programs at once are tested by judged.py, according to the bundle's copy of it."""
+    """How many programs judged.py tests at once, according to the bundle's copy of judged.py."""
     (text,) = (data.decode() for name, data in found["files"].items() if name.startswith("files/judged"))
     return int(re.search(r"^AT_ONCE = (\d+)$", text, re.MULTILINE)[1])  # type: ignore[index]
 

@@ -1,5 +1,5 @@
-"""Only modules in library_internals/ use private code of libraries. This code has not changed since somebody has
-checked it.
+"""Only modules in library_internals/ use private code of libraries. The tests compare this code with the version that
+somebody has checked.
 """
 
 from __future__ import annotations

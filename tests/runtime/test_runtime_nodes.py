@@ -46,9 +46,7 @@ def made(folder: Path) -> Bundle:
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fixture for a process that has no process group yet. The output of no node is muted, and the all-reduce
-    is replaced.
-    """
+    """A fixture for a process that has no process group yet. No node is muted, and the all-reduce is replaced."""
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     monkeypatch.setattr(errors, "muted", False)
     monkeypatch.setattr(node_rendezvous, "mute", lambda: None)

@@ -155,8 +155,8 @@ def test_the_families_whose_balancing_loss_the_fused_head_cannot_compute(name: s
 
 
 def _number(error: float | str) -> float:
-    """A measured error as a number. None if the family has no flash attention, or transformers refuses flash attention
-    for the family.
+    """A measured error as a number. The number is 0 if the family has no flash attention, or if transformers refuses
+    flash attention for the family.
     """
     return error if isinstance(error, float) else 0.0
 

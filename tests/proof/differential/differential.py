@@ -256,7 +256,9 @@ def _joined(text: str) -> str:
 
 
 def late(answer: Mapping[str, Any]) -> bool:
-    """Whether a job failed only because the machine is busy: it ran out of time, or another program took its port."""
+    """Whether a job failed only because the machine was busy: the job ran out of time, or another program took its
+    port.
+    """
     raised = answer.get("raised") or {}
     late_ = raised.get("type") == "Ended" and "not done after" in raised["message"]
     return late_ or "EADDRINUSE" in raised.get("message", "")

@@ -31,8 +31,8 @@ def zero(run: Any) -> dict[str, Any]:
 
 
 def worker(run: Any) -> dict[str, Any]:
-    """Three booleans: whether the run should use FSDP, whether a worker that accelerate.yaml's launcher starts would
-    use FSDP, and whether a worker without a launcher would.
+    """Three booleans: whether the run should use FSDP, whether a process does so if a launcher with accelerate.yaml
+    starts it, and whether a process does so without a launcher.
     """
     variables = run.launched["environment"]
     return {

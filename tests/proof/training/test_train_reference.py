@@ -93,8 +93,8 @@ def test_older_stacks_compare_with_the_base(warm: Warm, tmp_path: Path, target: 
 
 @pytest.mark.usefixtures("first")
 def test_a_copy_that_is_missing_stops_the_run(warm: Warm, tmp_path: Path) -> None:
-    """The bundle says that the reference is the adapter. If the trainer has no copy of the adapter, the run stops,
-    because the trainer would silently take the base model as reference.
+    """The bundle says that the reference is the adapter. If the trainer has no copy of the adapter, the run stops.
+    Otherwise the trainer would silently take the base model as its reference.
     """
     text = small("method dpo", 'lora(from="first-lora")', method="dpo")
     bundle = Path(warm.compiled(text, "without-a-copy"))

@@ -1,5 +1,5 @@
-"""Real runs report how many tokens were truncated, and add them to their totals. A run in which no token has a loss
-ends with a message of one line.
+"""Real runs report how many rows and tokens were truncated, and record both numbers in their summary. A run in which no
+token has a loss ends with a message of one line.
 """
 
 from __future__ import annotations
