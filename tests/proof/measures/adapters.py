@@ -79,8 +79,8 @@ def stored_in_fp8(run: Any) -> dict[str, Any]:
 
 
 def dtypes_of_fp8(run: Any) -> dict[str, Any]:
-    """Load an fp8 checkpoint in the bundle's dtype; return the dtypes of the loaded weights. In the checkpoint, the
-    weights that are not fp8 are float32.
+    """Load an fp8 checkpoint in the bundle's dtype; return how many dtypes the loaded weights have. In the checkpoint,
+    the weights that are not fp8 are float32.
     """
     import tempfile
 

@@ -35,8 +35,11 @@ def soft_cap(run: Any) -> dict[str, Any]:
 
 
 def past(run: Any) -> dict[str, Any]:
-    """The loss of one row. The row's length and the tiny model's context are in the same proportion as in the spec: if
-    `seq` is twice CONTEXT (the context of the spec's model), the row is twice as long as the tiny model's context.
+    """Compute the loss of one row. Return whether the row is longer than the tiny model's context, and whether the loss
+    is finite.
+
+    The row's length and the tiny model's context are in the same proportion as in the spec: if `seq` is twice CONTEXT
+    (the context of the spec's model), the row is twice as long as the tiny model's context.
     """
     import torch
 

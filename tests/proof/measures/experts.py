@@ -8,7 +8,9 @@ import tiny_models
 
 
 def computed(run: Any) -> dict[str, Any]:
-    """A forward pass of granitemoehybrid. The configuration in the folder `model` has no experts."""
+    """Make a forward pass with granitemoehybrid. If the spec's model is the folder `model`, the configuration has no
+    experts.
+    """
     import torch
     from transformers import AutoModelForCausalLM
 

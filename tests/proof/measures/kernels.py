@@ -47,7 +47,8 @@ def smoothed(run: Any) -> dict[str, Any]:
 
 
 def liger_scores(run: Any) -> dict[str, Any]:
-    """The scores that a reward model computes. If the bundle uses Liger, transformers has patched the model with Liger.
+    """The shape of the scores that a reward model computes. If the bundle uses Liger, the model is patched with Liger
+    as transformers would do.
 
     Liger's layer kernels are off, because they need a GPU. What is tested is the forward pass with the fused loss.
     """

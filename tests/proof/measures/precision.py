@@ -85,9 +85,7 @@ def downcast(run: Any) -> dict[str, Any]:
 
 
 def messages(run: Any) -> dict[str, Any]:
-    """The dtype in which DeepSpeed would send gradients and the dtype in which it would add them up, according to
-    deepspeed.json.
-    """
+    """Whether DeepSpeed, according to deepspeed.json, would send gradients or add them up in bf16."""
     import json
     import os
 

@@ -240,9 +240,7 @@ def unread(run: Any) -> dict[str, Any]:
 
 
 def ends(run: Any) -> dict[str, Any]:
-    """Whether the prepared rows end with the end token. The rows are plain texts, in the column that the arguments
-    name.
-    """
+    """Whether the prepared rows have the end token. The rows are plain texts, in the column that the arguments name."""
     rows = _own(run)[0]
     made = _trainer(run, rows).train_dataset
     end = run.tokenizer.eos_token_id

@@ -17,8 +17,8 @@ def _read(run: Any, name: str) -> str:
 
 
 def fsdp(run: Any) -> dict[str, Any]:
-    """The exported environment variables about FSDP, and the FSDP plugin that a worker builds from them. Raises any
-    exception of the plugin.
+    """Three things: the exported environment variables about FSDP, the text of accelerate.yaml, and the settings of the
+    FSDP plugin that a worker builds from the variables. Raises any exception of the plugin.
     """
     from accelerate.utils import FullyShardedDataParallelPlugin
 
@@ -171,7 +171,9 @@ def cpu_optimizer(run: Any) -> dict[str, Any]:
 
 
 def settings(run: Any) -> dict[str, Any]:
-    """Return a pair: the settings that DeepSpeed reads from its file, and the values in the file."""
+    """Three things: the keys in DeepSpeed's file, and the gradient clipping and the offload device that DeepSpeed reads
+    from it.
+    """
     from deepspeed.runtime.config import DeepSpeedConfig
 
     stated = json.loads(_read(run, "deepspeed.json"))

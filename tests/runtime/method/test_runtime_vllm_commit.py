@@ -16,8 +16,8 @@ def bundle(**model):
 
 
 def modules(own):
-    """Return two modules: the module of a trainer, and the module in which the trainer looks up vLLM's class. Before
-    trl 1.16, these are the same module.
+    """Return three things: the module of a trainer, the module in which the trainer looks up vLLM's class, and the list
+    of the arguments with which this class is called. Before trl 1.16, the two modules are the same.
     """
     made = []
     trainer, other = ModuleType("trainer"), ModuleType("generation_of_a_test")

@@ -41,7 +41,9 @@ def small(**more: Any) -> Any:
 
 
 def rounded(model: Any) -> None:
-    """Convert a model with a quantized base to bf16 as trl 1.16 does (sft_trainer.py, "When using QLoRA")."""
+    """Convert the trained weights of a model with a quantized base to bf16, as trl 1.16 does (sft_trainer.py, "When
+    using QLoRA").
+    """
     import torch
 
     for name, weight in model.named_parameters():
