@@ -144,7 +144,9 @@ def repinned(bundle: str, runs: list[str]) -> None:
 
 
 def replaced(path: str, text: str) -> dict[str, str]:
-    """Replace the content of a file. Return a pair: the digests of the old and of the new content."""
+    """Replace the content of a file. Return a mapping from the digest of the old content to the digest of the new
+    content.
+    """
     with open(path, "rb") as handle:
         old = sha256(handle.read()).hexdigest()
     with open(path, "w", encoding="utf-8") as handle:

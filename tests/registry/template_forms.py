@@ -123,7 +123,7 @@ def _written(tokenizer: Any, turns: list[dict[str, Any]], kind: str) -> str:
 
 
 def table() -> str:
-    """Read the committed table."""
+    """The text of the committed table: the result of `forms` as JSON."""
     return json.dumps(forms(), indent=1) + "\n"
 
 

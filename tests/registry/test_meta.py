@@ -29,8 +29,8 @@ def real_parameters(config):
 
 @pytest.fixture(scope="module")
 def counts():
-    """Map each different configuration to its number of parameters. Many models have the same configuration, so each is
-    counted only once.
+    """An empty mapping, in which the tests keep the number of parameters of each configuration. Many models have the
+    same configuration, so each is counted only once.
     """
     return {}
 

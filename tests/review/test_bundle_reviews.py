@@ -67,7 +67,9 @@ def reordered(text, draw):
 
 
 def differences(one, other):
-    """The lines that differ between two bundles with the same files."""
+    """The lines that differ between two bundles with the same files, as triples: the file's name, the line in `one`,
+    and the line in `other`.
+    """
     assert one.keys() == other.keys()
     out = []
     for name in one:

@@ -31,7 +31,7 @@ def location(tmp_path):
 
 
 def noted(location):
-    """The summary that a run of this bundle would write."""
+    """The summary that a run of x.bundle would write."""
     bundle = str(location / "x.bundle")
     versions = pins(f"{bundle}/requirements.txt")
     plan = json.loads((location / "x.bundle" / "trainer_args.json").read_text())

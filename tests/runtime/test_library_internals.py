@@ -102,8 +102,8 @@ def test_a_bundle_has_the_rows_of_its_modules() -> None:
 
 
 def overridden() -> set[str]:
-    """Private methods that both our trainers and the library's trainers have, so that our method silently overrides the
-    library's.
+    """The private methods that the classes in library_internals/ define. They override private methods of the library's
+    trainers.
     """
     return {
         node.name

@@ -85,7 +85,7 @@ def packed() -> float:
 
 
 def liger() -> list[Any]:
-    """The installed version of Liger (None if Liger is not installed), and the model families that it patches."""
+    """The installed version of Liger ("" if Liger is not installed), and the model families that it patches."""
     try:
         version = metadata.version("liger-kernel")
     except metadata.PackageNotFoundError:
