@@ -27,7 +27,7 @@ class MergedSpec:
     - `kinds`: for each path of a setting, where its value comes from, "spec" or "base"
     - `files`: the spec and its bases, the spec first
     - `broken`: true if a part of these files could not be read; a setting that seems to be missing may be in this part
-    - `intended`: settings for which an unknown name probably stands, so they are not reported as missing
+    - `intended`: settings that an unknown name probably means; they are not reported as missing
     - `sweep`: the sweep block of the first file that has one
     - `stated`: the other settings in the file of the sweep block
     - `over`: the paths of settings in files that extend the file of the sweep block

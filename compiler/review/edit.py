@@ -52,7 +52,8 @@ def _location(text: str, name: str, path: str) -> tuple[int, bool] | None:
     """Find the place for a new setting of a clause. Returns an offset, and whether each setting of the clause stands on
     its own line. None if the spec has no such clause.
 
-    The offset is the start of a block's last line, the `}` of a block on one line, or the `)` of a call.
+    The offset depends on how the clause is written. For a block over several lines, it is the start of the last line;
+    for a block on one line, its `}`; for a call, its `)`.
     """
     clause, _, inside = path.partition(".")
     for one in parse(Source(name, text))[0].statements:

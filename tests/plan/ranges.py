@@ -70,8 +70,8 @@ class Run:
 
 
 def unplanned(row: Row) -> str:
-    """The reason why a row of throughput_points.jsonl has no prediction. Empty if the row has a prediction. Not for
-    rows of llm-foundry.
+    """The reason why a row of throughput_points.jsonl has no prediction. Empty if the row has a prediction. Must not
+    be called with rows of llm-foundry.
     """
     if "fp8" in row["method"] + row["notes"]:
         return "fp8"

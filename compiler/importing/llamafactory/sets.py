@@ -120,7 +120,7 @@ def _unread(draft: Draft, entry: Entry, name: str, columns: Mapping[str, str], t
             entry,
             f"`{name}` has a column of tools (`{columns['tools']}`), for which LLaMA-Factory adds its own text to the "
             "prompt; the chat template that `xpc import` writes has no such text",
-            "import without this column, and write a template with tools into the spec, such as "
+            "remove this column from the data set and import again; then name a template that writes tools, such as "
             "`chat_template = qwen3`: the run then reads the column `tools`",
         )
     others = [("history", "earlier turns"), *[("system", "system prompts")] * pictured]

@@ -161,7 +161,7 @@ def _replaced(draft: Draft, own: set[Location], model: Model, machine: Machine) 
         elif name.endswith(("requires_grad", "requires_grad_")):
             draft.error(found, "the script freezes a part of the model", "`freeze` trains only some of the weights")
         else:
-            draft.error(found, "the script replaces a part of the model, and a spec has the library's own",
+            draft.error(found, "the script replaces a part of the model; a spec trains the library's unchanged model",
                         "leave it out if it computes the same")  # fmt: skip
 
 

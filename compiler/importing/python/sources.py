@@ -250,8 +250,8 @@ USUAL = {
     "download_mode", "verification_mode", "ignore_verifications", "keep_in_memory", "revision", "token",
     "use_auth_token", "streaming", "num_proc", "storage_options", "trust_remote_code",
 }  # fmt: skip
-"""The arguments of `load_dataset` that are imported by another function, or do not change the rows. Other arguments,
-such as `delimiter` and `field`, say how the file is read.
+"""The arguments of `load_dataset` that another function of the importer handles, or that do not change the rows. All
+remaining arguments, such as `delimiter` and `field`, say how the file is read.
 """
 
 

@@ -153,8 +153,8 @@ class _Shell(Branches):
         return found
 
     def openings(self, found: list[Word], base: int, link: str, before: bool | None) -> tuple[list[Word], str]:
-        """Interpret the keywords in front of a command, such as `else` and `{`. Returns the rest of the words, and the
-        operator in front of the rest.
+        """Interpret the keywords in front of a command, such as `else` and `{`. Returns the words after the
+        keywords, and the operator, such as `&&`, that links them to the command before.
         """
         while found and (found[0].text == "{" or (len(found) > 1 and found[0].text in BEFORE)):
             if found[0].text == "else":

@@ -161,8 +161,8 @@ def _value_after(items: tuple[Operand, ...]) -> tuple[Operand | None, int]:
 
 
 def _is_before_adapter(clauses: Clauses, word: Ref, value: Number, adapter: Operand | None) -> bool:
-    """Report a setting of an adapter, if it stands before the adapter's name: `rank 16 lora` is `lora(rank=16)`. False
-    for any other items.
+    """If a setting of an adapter stands before the adapter's name, report it and return True: `rank 16 lora` should be
+    `lora(rank=16)`. Otherwise return False.
     """
     if not isinstance(adapter, Ref) or adapter.name not in schema.ADAPTERS or f"lora.{word.name}" not in schema.BY_PATH:
         return False

@@ -41,12 +41,12 @@ def _finding(spec: Spec, why: str, label: Label | None) -> Finding:
 def fused_dpo(spec: Spec) -> Iterator[Finding]:
     """On trl 0.24, dpo's fused loss (`liger`) needs a single process, ZeRO-1 or ZeRO-2. The spec must name exactly one
     loss, and Liger must implement this loss. It cannot be combined with a precomputed reference, `padding_free`, label
-    smoothing, `rpo` or a divergence, nor with adapters whose layers are recomputed without reentrant checkpointing.
+    smoothing, `rpo` or a divergence, nor with adapters together with non-reentrant gradient checkpointing.
 
     Why it is bad: the fused loss calls the decoder directly, not through the wrapper that DDP, ZeRO-3 or FSDP puts
-    around the model. If its wrapper is not called, DDP never averages the gradients, so each process trains another
-    model, and only one of these models is saved. ZeRO-3 and FSDP gather weights in the wrapper's hooks, so the fused
-    loss would get an output head whose weights are not gathered.
+    around the model. If its wrapper is not called, DDP never averages the gradients, so the models of the
+    processes become different, and only one of them is saved. ZeRO-3 and FSDP gather weights in the wrapper's hooks,
+    so the fused loss would get an output head whose weights are not gathered.
 
     Without this rule: nothing is reported in most cases. A precomputed reference is not read, so the model is compared
     with itself, and the loss stays at log 2. Label smoothing, an f-divergence, `rpo_alpha` and `use_weighting` are

@@ -46,7 +46,7 @@ def mixed(run: Any) -> dict[str, Any]:
 
 
 def computed(run: Any) -> dict[str, Any]:
-    """Return a pair: the dtype of a layer's output in a forward pass, and whether the bundle states half precision."""
+    """Measure the dtype of a layer's output in a forward pass, and whether the bundle states half precision."""
     import torch
 
     seen: set[str] = set()
