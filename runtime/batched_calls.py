@@ -42,8 +42,8 @@ class NotBatched(Exception):
 
 
 class Stopped(BaseException):
-    """Raised in a function that reads a value before the value is known. Stopped is a BaseException, because the
-    function may catch every Exception.
+    """Raised in a function that reads a value before the value is known. It is a BaseException, because the function
+    may catch every Exception.
     """
 
 

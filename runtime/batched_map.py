@@ -1,4 +1,4 @@
-"""``Dataset.map`` for ``launch.sh --prepare``: in batches and on every core, with the same results as row by row.
+"""``Dataset.map`` for ``launch.sh --prepare``: on batches, on every core, and with the same results as row by row.
 
 A function of one row is called for each row of a batch, and `batched_calls.py` encodes the texts of many rows together.
 So this function, of trl or the bundle, decides the ids and masks. Three functions of trl, which handle every token in
@@ -90,8 +90,8 @@ def _batched(
 
 
 def _value(batch: Mapping[str, Any], row: Mapping[str, Any], at: int, name: str) -> Any:
-    """The value of a column: the value that the function has set or, without one, the stored value. Raises NotBatched
-    if the row has no such column.
+    """The value of a column: the one that the function has set, or else the stored one. Raises NotBatched if the row
+    has no such column.
     """
     if name in row:
         return row[name]
@@ -222,8 +222,8 @@ def _of_tables(
 def mapped(
     real: Callable[..., Any], rows: Any, path: str, tokenizer: Any, note: Callable[[str], None], **options: Any
 ) -> Any:
-    """Do the work of ``Dataset.map`` with these options, and write the result to files whose names begin with
-    ``path``. ``note`` gets the reason why a function is called row by row.
+    """Do the work of ``Dataset.map`` with these options. Write the result to files whose names begin with ``path``. If
+    a function is called row by row, ``note`` gets the reason.
     """
     function = options.get("function")
     as_it_is = {**options, "cache_file_name": f"{path}.arrow", "load_from_cache_file": False}

@@ -33,8 +33,8 @@ def prepare_environment(bundle: Bundle) -> None:
     for feature in bundle.features:
         feature.before_imports(bundle, os.environ)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    # DISABLE_SAFETENSORS_CONVERSION: otherwise transformers 5 lets a hub service convert pickled weights, and loads the
-    # converted file. TRL_EXPERIMENTAL_SILENCE: trl 0.24 and later warn that experimental modules may move.
+    # Without the first variable, transformers 5 lets a hub service convert pickled weights, and loads the converted
+    # file. Without the second, trl 0.24 and later warn that experimental modules may move.
     os.environ |= {"DISABLE_SAFETENSORS_CONVERSION": "true", "TRL_EXPERIMENTAL_SILENCE": "1"}
     for name, words in UNTRUE:
         logging.getLogger(name).addFilter(lambda one, words=words: words not in str(one.msg))  # type: ignore[misc]

@@ -36,7 +36,7 @@ def manifest_digests(folder: str, of: str = "files") -> dict[str, str]:
 def read(folder: str, features: Sequence[Feature]) -> Bundle:
     """Read the bundle in ``folder`` for a run with these features.
 
-    Raises RunError if a file is missing or unreadable, or has another format version.
+    Raises RunError if a file is missing, is unreadable, or has another format version.
     """
     folder = os.path.abspath(folder)
     path = os.path.join(folder, "trainer_args.json")

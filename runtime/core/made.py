@@ -49,9 +49,9 @@ def trained(model: Model) -> set[str]:
 
 
 def check(bundle: Bundle, trainer: Trainer, stated: set[str]) -> None:
-    """Compare the trainer with the bundle. ``stated`` are the names of the weights that should be trained.
+    """Compare the trainer with the bundle. ``stated`` has the names of the weights that should be trained.
 
-    Raises RunError with both values of each difference.
+    Raises RunError that lists both values of each difference.
     """
     rows = compared(bundle, trainer, stated)
     wrong = [f"{what} is {made}, and the bundle states {value}" for what, value, made in rows if made != value]

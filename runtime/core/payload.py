@@ -93,9 +93,9 @@ class Stack(TypedDict):
 class Model(TypedDict):
     """The trained model: a hub id with its commit, or a local folder, and how it is loaded.
 
-    `liger_unchecked` is true if Liger's kernels are used for a model family that was unknown when the spec was
-    compiled. `renamed` is true if transformers saves weights of the family under other names than the model has, or if
-    the family is unknown. `kernels` are the locked commits of hub kernels, by repository.
+    `liger_unchecked` is true if the run uses Liger's kernels and the compiler does not know the model's family.
+    `renamed` is true if transformers saves the family's weights under other names than the model has, or if the family
+    is unknown. `kernels` are the locked commits of hub kernels, by repository.
     """
 
     id: str | None

@@ -31,9 +31,9 @@ class Ulysses(Feature):
 def _gradient() -> None:
     """Prevent the gradient from being multiplied by the number of processes that share a sequence.
 
-    Each process has the complete loss, and the gradient of gathered values is the sum over the processes; DeepSpeed
-    averages over the groups only (github.com/deepspeedai/DeepSpeed/issues/5248), except under ZeRO-3 with
-    reduce-scatter (coalesced_collectives.py). Clipping by norm would otherwise clip too early by the same factor.
+    Each process has the complete loss, and the gradient of gathered values is summed over the processes. DeepSpeed
+    averages only over groups (github.com/deepspeedai/DeepSpeed/issues/5248), except under ZeRO-3 with reduce-scatter
+    (coalesced_collectives.py). By the same factor, clipping by norm would begin too early.
     """
     from transformers import trainer
 

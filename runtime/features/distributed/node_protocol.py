@@ -112,7 +112,7 @@ class Node:
 def gather(listener: socket.socket, rendezvous: Rendezvous, mine: Node) -> tuple[list[Node], list[str]]:
     """Wait for the other nodes. Returns a pair: the connected nodes by rank, and problems with this set of nodes.
 
-    It returns when all nodes are connected, or at the timeout, or immediately if a node cannot belong to the run.
+    The wait ends when all nodes are connected, at the timeout, or immediately if a node cannot belong to the run.
     """
     until = time.monotonic() + rendezvous.wait
     came = {0: mine}

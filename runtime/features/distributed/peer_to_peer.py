@@ -1,6 +1,6 @@
 """Switch off peer-to-peer access between RTX 40 cards, which drivers before 550.40.07 do not support.
 
-`accelerate launch` does this itself. Under torchrun, accelerate raises an error instead (accelerate 1.15 `state.py`).
+`accelerate launch` itself switches it off. Under torchrun, accelerate raises an error (accelerate 1.15 `state.py`).
 """
 
 import os

@@ -1,6 +1,6 @@
 """Read the text columns of CSV files as texts.
 
-pandas reads a cell such as `007` as the number 7 if the column, or its next ten thousand rows, has only such cells.
+pandas reads a cell such as `007` as 7 if the column, or the column's next ten thousand rows, has only such cells.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Find columns that no trainer reads although they say how a row should be learned, such as `documents` next to a
+"""Find columns that say how a row should be learned but that no trainer reads, such as `documents` next to a
 conversation.
 
-The compiler calls these functions for the rows of local files, and the run for a sample of the rows of every source.
+The compiler calls these functions for rows of local files; the run calls them for a sample of every source's rows.
 """
 
 import re

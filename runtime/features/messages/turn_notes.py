@@ -114,8 +114,8 @@ def doubled(row: Mapping[str, Any]) -> tuple[int, str] | None:
 def check(bundle: Bundle, source: Source, rows: Rows, doubles: bool, tokenizer: Any = None) -> None:
     """Print the notes on a sample of the rows. Raises RunError for a turn whose reasoning would be learned twice.
 
-    Such a turn has reasoning both in a key and in its content, the chat template writes both (``doubles``), and the
-    spec's `omit` does not allow it.
+    This is so if a turn has reasoning both in a key and in its content, the chat template writes both (``doubles``),
+    and the spec's `omit` does not allow it.
     """
     if rank() != 0 or not len(rows):
         return

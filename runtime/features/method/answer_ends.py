@@ -1,7 +1,7 @@
 """Write one end token after each answer. Some trainers append one although the chat template has already written it.
 
-trl's ORPO and CPO, and its KTO before 1.0, append the end token to a rendered answer unless it is the answer's last
-token, so an answer that ends with `<|im_end|>` and a line break gets two. DPO before 1.0 always appends an end token.
+trl's ORPO and CPO, and its KTO before 1.0, append an end token unless the rendered answer's last token is one. So an
+answer that ends with `<|im_end|>` and a line break gets two. DPO before 1.0 always appends an end token.
 """
 
 from collections.abc import Callable

@@ -13,8 +13,8 @@ class CompletionsTrainer(FaultTolerant):
     def log(self, logs: dict[str, Any], *rest: Any, **more: Any) -> None:
         """Log as trl does, but without completions in the log at the end of training.
 
-        transformers logs the duration of the training after the last step, and trl would print (and upload) the
-        completions of that step a second time.
+        After the last step, transformers logs the duration of the training; trl would then print (and upload) this
+        step's completions a second time.
         """
         chosen = self.log_completions
         self.log_completions = chosen and "train_runtime" not in logs

@@ -16,7 +16,7 @@ from ..launch.time_limit import TooSlow, time_limit
 from ..rows.message_fields import unpacked
 
 SECONDS = 60.0
-"""Time limit of the first call. A slower function is only reported, because it may load something large once."""
+"""Time limit of the first call. A slower call is only reported, because the function may load something large once."""
 ANSWER = "Let me think. 6 + 1 = 7, so the answer is 7."
 """A made-up completion for the call of a reward function before the run."""
 EXPECTED = "it must return a list with one number for each completion, or None for a completion without a reward"

@@ -1,8 +1,8 @@
 """Rows that are already tokenized: token ids, with labels or masks.
 
 trl does not change a row with `input_ids`: it renders nothing and adds no end token. Some versions of trl read
-`labels`, other versions `completion_mask`; every row gets the column that the installed trl reads. Padding is removed,
-because the model would attend to it.
+`labels`, others `completion_mask`; a row gets the column that the installed trl reads. Padding is removed; otherwise
+the model would attend to it.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -191,7 +191,7 @@ class AdapterTrainer(LoadingHook, FaultTolerant):
     def load_checkpoint(self, load: Callable[[], None]) -> None:
         """Restore the dtype of the trained weights after loading, because peft loads adapters as float32.
 
-        trl 1.16 may train adapters over a quantized base in bfloat16, and a resumed run would otherwise use float32.
+        trl 1.16 may train adapters over a quantized base in bfloat16; otherwise, a resumed run would use float32.
         """
         kinds = {name: weight.dtype for name, weight in self.model.named_parameters()}
         load()
@@ -260,8 +260,8 @@ def quantization(bundle: Bundle) -> Any:
 def keep_scores(model: Model, args: Arguments) -> None:
     """Give the score head of a reward model over a quantized base the dtype of the model's other weights.
 
-    trl 1.16 makes every trained weight of such a model bfloat16. Adapters convert their inputs, but the score head does
-    not, and without mixed precision it fails ("expected m1 and m2 to have the same dtype"; confirmed by running it).
+    trl 1.16 makes every trained weight of such a model bfloat16. Adapters convert their inputs, the score head does
+    not. So it fails without mixed precision ("expected m1 and m2 to have the same dtype"; confirmed by running it).
     """
     if args.bf16 or args.fp16:
         return

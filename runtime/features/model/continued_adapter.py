@@ -75,7 +75,7 @@ def is_reference(bundle: Bundle) -> bool:
 
 
 def with_reference(bundle: Bundle, model: Model) -> Any:
-    """Load the earlier run's weights into the model's adapter and into a frozen adapter "ref", which trl uses as the
+    """Load the earlier run's weights into two adapters: the model's adapter, and a frozen one, "ref", which is trl's
     reference.
 
     The frozen adapter is not saved: every start of the run makes it again.

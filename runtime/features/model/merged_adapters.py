@@ -20,8 +20,8 @@ class MergedAdapters(Feature):
     def final_saved(self, bundle: Bundle, trainer: Trainer, tokenizer: Tokenizer) -> None:
         """Merge on process 0, and save the model with its tokenizer and card. This modifies the trained model.
 
-        Raises ValueError if a merged weight is not finite (peft's ``safe_merge``). A folder that an earlier,
-        interrupted run has left incomplete is replaced.
+        Raises ValueError if a merged weight is not finite (peft's ``safe_merge``). Replaces an incomplete folder of an
+        earlier, interrupted run.
         """
         if not trainer.is_world_process_zero():
             return

@@ -142,7 +142,7 @@ def image_tokens(processor: Any, images: Sequence[Mapping[str, Any]]) -> list[in
 def row_tokens(processor: Any, images: Sequence[int], conversation: Any) -> int:
     """The number of tokens of a conversation; ``images`` has the number of tokens of each of its images.
 
-    In the rendered text, an image is one placeholder token. The processor puts the image's tokens in its place.
+    In the rendered text, one placeholder token stands for an image. The processor replaces it by the image's tokens.
     """
     text = processor.tokenizer.apply_chat_template(conversation, tokenize=False)
     return len(processor.tokenizer(text, add_special_tokens=False)["input_ids"]) + sum(images) - len(images)
@@ -175,7 +175,7 @@ def counted(processor: Any, most: int, label: str, rows: Rows, conversations: Ca
 class ImageCollator:
     """Makes a batch of rows: opens their images, and keeps the images' tokens out of the loss.
 
-    TRL's collator would also train on an image's tokens, which repeat one special token that no model should write.
+    TRL's collator would also train on the tokens of images: one special token, repeated, that no model should write.
     """
 
     def __init__(self, collator: Callable[[list[dict[str, Any]]], Any], token: int) -> None:

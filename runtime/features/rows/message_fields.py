@@ -1,7 +1,7 @@
 """Messages with more than a role and a text (parts, tool calls, reasoning), and the tools of a row.
 
-trl gets three texts for each message: role, content, and all other keys as JSON under ``FIELDS``. So all rows have one
-type. `Renderer` gives the chat template the message with its original keys.
+trl gets three texts for each message: the role, the content, and all other keys as JSON under ``FIELDS``. So all rows
+have the same type. `Renderer` gives the chat template the message with its original keys.
 """
 
 import json

@@ -14,8 +14,8 @@ from .kinds import KIND
 
 
 def marked(source: Source, part: Rows) -> Any:
-    """The mapped rows of a source, with their format in a column. The names of all other columns get the format as a
-    prefix, so that two formats never share a column.
+    """The mapped rows of a source, with their format in a column. The format also is a prefix of all other columns'
+    names, so that two formats never share a column.
     """
     kind = source["kind"]
     part = part.rename_columns({name: f"{kind}/{name}" for name in part.column_names})

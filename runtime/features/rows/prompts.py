@@ -182,9 +182,9 @@ def _begins(answer: list[dict[str, Any]], prompt: list[dict[str, Any]], given: A
 
 
 def split_prompt(chosen: Any, rejected: Any) -> tuple[Any, Any, Any]:
-    """The common prefix of two answers, and the rest of each, in turns of conversations or characters of texts.
+    """Three values: the common beginning of two answers (in turns, or in characters of texts), and the rest of each.
 
-    Each rest has at least one turn or character. A space between prompt and answers belongs to the answers (trl,
+    Each rest has at least one turn or character. A space at a rest's beginning belongs to the rest (trl,
     extract_prompt).
     """
     most = min(len(chosen), len(rejected)) - 1

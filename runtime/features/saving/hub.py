@@ -92,7 +92,7 @@ class Hub(Feature):
         return _no_entry(api, full)
 
     def output_folder_locked(self, bundle: Bundle) -> None:
-        """Create the repository and the branch, on process 0, before anything is loaded. Raises RunError.
+        """Before anything is loaded, create the repository and the branch, on process 0. Raises RunError.
 
         Sets ``bundle.repository`` to the full name.
         """
@@ -131,10 +131,10 @@ class Hub(Feature):
             Publisher(bundle).finish()
 
     def run_ended(self, bundle: Bundle, trainer: Trainer, stopped: bool) -> None:
-        """Finish the pushes on process 0. The other processes do not wait, because an upload may take longer than
-        ddp_timeout.
+        """Finish the pushes on process 0. The other processes do not wait: an upload may take longer than ddp_timeout.
 
-        After a stop request, the next start makes the remaining uploads, because they may take more time than is left.
+        After a stop request, the next start makes the remaining uploads, because they may take longer than the time
+        left.
         """
         if trainer.publisher is None:
             return

@@ -13,9 +13,9 @@ class RotatingTrainer(FaultTolerant):
     """Trainer methods for a run with `save.keep`."""
 
     def save_checkpoint(self, write: Callable[[], None]) -> None:
-        """Write a checkpoint. Then delete all complete checkpoints except the best one and the newest `save.keep`.
+        """Write a checkpoint. Then delete complete checkpoints, except the best one and the newest ones (`save.keep`).
 
-        Unusable checkpoints are deleted, too.
+        Also delete unusable checkpoints.
         """
         super().save_checkpoint(write)
         if rank() != 0:
