@@ -35,8 +35,8 @@ class State:
     output_dir: str | None = None
     """The run's output folder; None until the bundle is read."""
     started: ClassVar[list[bool]] = []
-    """Not empty after torchrun's agent has started the run's processes. Then the agent decides when this launcher ends,
-    because the nodes wait for each other at the end."""
+    """Not empty after torchrun's agent has started the run's processes. From then on, the agent decides when this
+    launcher ends, because the nodes wait for each other at the end."""
     process: Any = None
     """The class psutil.Process. None until psutil is imported: a stop request may arrive before that."""
 
@@ -200,7 +200,7 @@ def _report(message: str) -> None:
 
 def _ended(who: str, status: int, codes: Iterable[int]) -> int:
     """Report how ``who`` (a process or the run) ended, or start the run again. Returns the exit status. If one of the
-    exit ``codes`` means a stop request, the run counts as stopped."""
+    exit ``codes`` is that of a stop request, the run counts as stopped."""
     from .core import signals
 
     # if Ctrl-C kills a process that has no handler, its exit status is that of SIGINT

@@ -176,8 +176,8 @@ def _line(points: Points, place: Any) -> str:
 
 
 def _thinned(points: Points) -> Points:
-    """At most twice ``POINTS`` points, in order: the lowest and the highest point of each part. All values that are not
-    finite stay."""
+    """At most twice ``POINTS`` points, in order: the lowest and the highest point of each part. In addition, all values
+    that are not finite."""
     size = ceil(len(points) / POINTS)
     if size <= 2:
         return points

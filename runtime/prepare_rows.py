@@ -55,8 +55,8 @@ OFF: Mapping[str, Any] = {
     "save_strategy": "no", "sync_ref_model": False, "tf32": None, "torch_compile": False, "use_liger_kernel": False,
     "use_liger_loss": False, "use_vllm": False,
 }  # fmt: skip
-"""Values that replace those of arguments which need a GPU, weights or several processes. An argument that the run does
-not set stays unset."""
+"""Values for arguments that may need a GPU, weights or several processes. They replace the run's values, but an
+argument that the run does not set stays unset."""
 DROPPED = ("deepspeed", "fsdp", "fsdp_config", "parallelism_config")
 ELSEWHERE = ("distributed", "evaluation", "optimizer", "saving", "streaming", "library_internals")
 """Folders of the runtime and of its ``features/``. Their features do not change how rows are prepared."""
@@ -301,8 +301,8 @@ def _writing(folder: str, calls: list[dict[str, Any]], tokenizer: "Tokenizer") -
 
 @contextmanager
 def reading(bundle: "Bundle") -> Iterator[None]:
-    """A context in which ``Dataset.map`` returns the rows in $XPC_PREPARED that were prepared for this run. If there
-    are none, ``Dataset.map`` works as usual."""
+    """A context in which ``Dataset.map`` returns the rows in $XPC_PREPARED that were prepared for this run. If no rows
+    were prepared for it, ``Dataset.map`` works as usual."""
     import datasets
 
     from .core.errors import say

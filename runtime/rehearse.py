@@ -128,8 +128,8 @@ def _newest(out: str) -> int:
 
 
 def _copied(folder: str, place: str, plan: dict[str, Any]) -> str:
-    """Copy the bundle so that it writes to another folder: links to its files, and a copy of launch.sh, which runs the
-    bundle in its own folder."""
+    """Copy the bundle so that it writes to another folder: make links to its files, but a copy of launch.sh, because
+    launch.sh runs the bundle in its own folder."""
     bundle = os.path.join(place, "rehearsal.bundle")
     os.mkdir(bundle)
     for name in sorted(os.listdir(folder)):

@@ -31,7 +31,7 @@ IMAGE_QUESTION = (
 )
 RATED = '[{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi!"}]'
 NO_RESULT = ("_min_reward", "_mean_reward", "_max_reward", "_token_accuracy")
-"""Endings of metrics that do not count as results: the scores of a reward model, for which no value is the best, and
+"""Endings of metrics that do not count as results. They are a reward model's scores, of which no value is the best, and
 the share of tokens that a model predicts correctly."""
 COUNTS = ("waits", "saves", "saved_bytes", "real_tokens", "padded_tokens")
 Result = dict[str, float]

@@ -1,5 +1,5 @@
-"""Write checkpoints atomically. Files are written to a staging folder, then a record with their digests is written,
-then the folder is renamed. Standard library only."""
+"""Write checkpoints atomically: the files in a staging folder, then a record with their digests; then the folder is
+renamed. Standard library only."""
 
 import json
 import os

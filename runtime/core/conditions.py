@@ -36,8 +36,8 @@ DECISIVE: dict[str, tuple[str, ...]] = {
         "idle", "nan", "nodes", "patience", "processes_per_node", "world_size", "zero_stage",
     ),
 }  # fmt: skip
-"""The keys of two large sections of trainer_args.json that `uses` reads. The cache of `_unused` depends on the values
-of these keys, and not on the complete sections."""
+"""The keys of two large sections of trainer_args.json that `uses` reads. The cache of `_unused` depends only on these
+keys' values, not on the complete sections."""
 
 
 def sources(plan: "Payload") -> "list[Source]":
@@ -60,8 +60,8 @@ IMPORT = re.compile(r"^ *from \.(?:features\.\w+|library_internals)\.(\w+) impor
 
 
 def enabled(source: str, plan: "Payload") -> str:
-    """The enabled.py of a run: the complete file without the lines of features that the run does not use. It imports
-    the trainer class of the run's method."""
+    """A run's enabled.py: the complete file without the lines of features that the run does not use. It imports the
+    trainer class of the run's method."""
     used, lines, unused = uses(plan), source.split("\n"), set[str]()
     for line in lines:
         if (found := IMPORT.match(line)) and not used[found[1]]:

@@ -95,8 +95,8 @@ class Feature:
         return []
 
     def first_rows_note(self, bundle: "Bundle", rows: list[dict[str, Any]], tokenizer: Tokenizer) -> str:
-        """Return a note that the preflight appends to its line about a source's first rows, such as "; their images
-        add 64 tokens". Called once per source."""
+        """Return a note for the end of the preflight's line about a source's first rows, such as "; their images add 64
+        tokens". Called once per source."""
         return ""
 
     def preflight_failed(self, bundle: "Bundle", error: RunError) -> None:

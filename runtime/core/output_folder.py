@@ -105,8 +105,8 @@ def lock(bundle: Bundle) -> None:
 
 
 def finishing(bundle: Bundle) -> None:
-    """Record that training is done and the final model is being written, so that a later launch knows that the files of
-    the model belong to this run."""
+    """Record that training is done and the final model is being written. So a later launch knows that the files of the
+    model belong to this run."""
     if _locked is not None:
         _append(_locked, {"finishing": True})
 
@@ -134,8 +134,8 @@ _locked: IO[str] | None = None
 
 
 def _lock(handle: IO[str]) -> bool:
-    """Lock the marker. Returns False if another process keeps the lock for longer than `LOCK_SECONDS`. A killed
-    process keeps its lock until its memory is freed."""
+    """Lock the marker. Returns False if another process holds the lock for longer than `LOCK_SECONDS`. A killed process
+    holds its lock until its memory is freed."""
     until = time.monotonic() + LOCK_SECONDS
     while True:
         try:

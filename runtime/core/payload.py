@@ -148,7 +148,7 @@ class AdapterShape(TypedDict):
     init_iterations: NotRequired[int]
     init_rows: NotRequired[int]
     reference: NotRequired[bool]
-    """Whether the reference model has a frozen adapter with the initial weights: PiSSA, OLoRA and LoftQ change the base
+    """Whether the reference model has a frozen adapter with the initial weights. PiSSA, OLoRA and LoftQ change the base
     weights, so the base alone is not the initial model."""
     block_size: NotRequired[int | None]
     merge: NotRequired[bool]
@@ -217,8 +217,8 @@ class Flops(TypedDict):
 
 
 class Division(TypedDict):
-    """How a step's rows are divided among processes and micro-batches. Each key is a part of this division, its value
-    the reason why a resumed run may not change this part, or None."""
+    """How a step's rows are divided among processes and micro-batches. Each key is a part of this division; its value
+    says why a resumed run may not change this part, or is None."""
 
     step: str | None
     """Why neither the number of processes nor the micro-batch may change."""

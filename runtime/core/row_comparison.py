@@ -61,8 +61,8 @@ def check(
     rows: Mapping[int, Mapping[str, Any]], tokenizer: Any, name: str, conversations: Conversations,
     omit: Collection[str] = (),
 ) -> list[str]:  # fmt: skip
-    """Compare ``rows``, which maps numbers to rows. Return sentences about lost pieces that ``omit`` allows; raise
-    RunError for any other lost piece."""
+    """Compare ``rows``, a mapping from numbers to rows. Return sentences about losses that ``omit`` allows; raise
+    RunError for others."""
     found: dict[str, dict[int, Loss]] = {}  # maps a value of `omit` to the first loss of each row that it allows
     for number, row in rows.items():
         for loss in losses(row, tokenizer, conversations):

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 FIELDS = "fields"
 """A key of converted messages: JSON text with all keys of the stored message except role and content."""
 KEPT = ("tools", "chat_template_kwargs")
-"""Columns that the chat template reads. They are stored in a row's first message, because for some methods trl drops
-other columns, and because all rows of a mixture must have the same columns."""
+"""Columns that the chat template reads. A row's first message stores them, because for some methods trl drops other
+columns, and because all rows of a mixture must have the same columns."""
 
 
 class RowFormat(NamedTuple):

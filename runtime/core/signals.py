@@ -85,8 +85,8 @@ def _end_with_parent() -> None:
 
 
 def ignore_end_signal() -> None:
-    """Ignore the signals that end a process. Called after all processes have agreed to stop, because the launcher sends
-    such a signal when the first of them exits."""
+    """Ignore signals that end a process. Called after all processes have agreed to stop: when one of them exits, the
+    launcher sends the others a signal."""
     signal.signal(END_SIGNAL, signal.SIG_IGN)
 
 

@@ -7,8 +7,8 @@ from ..library_internals.datasets_rows import rearranged
 
 
 class TokenCounts:
-    """Counts rows and tokens before truncation, and the tokens that truncation removes. ``has_counts``: some rows were
-    counted."""
+    """Counts rows and tokens before truncation, and the tokens that truncation removes. ``has_counts``: whether any
+    rows were counted."""
 
     left_out_for = "they have no learned token within seq"
     lacks = "has anything to learn"

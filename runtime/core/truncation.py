@@ -33,8 +33,8 @@ def watching(bundle: Bundle) -> Iterator[TokenCounts]:
 
 
 def settle(bundle: Bundle, counted: TokenCounts, given: int, prepared: Rows) -> None:
-    """Report the numbers of truncated and of dropped rows. ``given`` is the number of rows that the trainer got. Raises
-    RunError if no row has a token to learn."""
+    """Report the number of truncated rows and of dropped rows. ``given`` is the number of rows that the trainer got.
+    Raises RunError if no row has a token to learn."""
     counted.left_out = max(0, given - len(prepared))
     for feature in bundle.features:
         feature.tokens_counted(bundle, counted, prepared)

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def rearranged(rows: Any) -> bool:
-    """Whether the dataset is a selection or a permutation of its table, so that row i of the table is not row i of the
+    """Whether the dataset is a selection or a permutation of its table: row i of the table is then not row i of the
     dataset."""
     return getattr(rows, "_indices", None) is not None
 

@@ -43,7 +43,7 @@ class DeepSpeedShards(Feature):
 
 
 def load(engine: Any, model: dict[str, Any], *files: Any) -> None:
-    """Load a checkpoint as DeepSpeed's method does (runtime/engine.py), but with a new shard that is built from the old
+    """Load a checkpoint as DeepSpeed's method does (runtime/engine.py), but from a new shard that is made of the old
     shards."""
     optimizer, flat_groups = engine.optimizer, engine.zero_optimization_stage() < 3
     weights, states, flat = UP_TO_TWO if flat_groups else THREE
@@ -89,8 +89,8 @@ def load(engine: Any, model: dict[str, Any], *files: Any) -> None:
 
 
 def _layout(flat_groups: bool, groups: Any, flats: Any, world: int) -> Iterator[tuple[str, Part]]:
-    """The slices of each weight. Up to ZeRO-2, the weights of a group are concatenated, and each process has a slice as
-    long as its part of `flats`. Under ZeRO-3, each process has an equal part of each weight."""
+    """The slices of each weight, by its name. Up to ZeRO-2, the weights of a group are concatenated, and each process
+    has a slice as long as its part of `flats`. Under ZeRO-3, each process has an equal part of each weight."""
     for group, shapes in enumerate(groups):
         start, shard = 0, flats[group].numel()
         for name, shape in shapes.items():

@@ -13,8 +13,8 @@ _bars: WeakSet[Any] = WeakSet()
 
 
 def capture(shown: bool) -> None:
-    """Record new progress bars, so that the line about a long phase can show their counts. With ``shown``, the bars
-    appear on a terminal while they run; without it, they write nothing. Only the first call has an effect."""
+    """Record new progress bars, so that the line about a long phase can show their counts. With ``shown``, running bars
+    also appear on a terminal; without it, they write nothing. Only the first call has an effect."""
     if progress.Phase.bar is current:
         return
     made = std.tqdm.__init__

@@ -4,7 +4,7 @@ from typing import Any
 
 
 def evaluate_now(trainer: Any) -> None:
-    """Evaluate as transformers does between two steps. If the run keeps its best step, and this step is the best so
+    """Evaluate as transformers does between two steps. If the run keeps its best step, and this step is the best one so
     far, save it."""
     metrics = trainer._evaluate(None, None)
     best = trainer._determine_best_metric(metrics=metrics, trial=None)

@@ -10,8 +10,8 @@ from ..core.errors import say
 from ..features.method.tools import as_text, example_call
 
 VARIABLE = "XPC_MADE_UP_TOOL_CALLS"
-"""``xpc rehearse`` sets this variable to 1. Then a made-up tool call replaces the first completion of each round,
-because an untrained model may call no tool. The tools take turns."""
+"""``xpc rehearse`` sets this variable to 1. An untrained model may call no tool, so a made-up tool call then replaces
+the first completion of each round. The tools take turns."""
 
 
 class ToolCallingTrainer:

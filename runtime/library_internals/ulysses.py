@@ -1,5 +1,5 @@
-"""DeepSpeed's sequence parallelism (Ulysses): correct the start of each epoch, the position after a resume, and the
-scale of the gradient (deepspeed 0.19)."""
+"""DeepSpeed's sequence parallelism (Ulysses, deepspeed 0.19): correct the start of each epoch, the position after a
+resume, and the scale of the gradient."""
 
 import warnings
 from typing import Any

@@ -17,7 +17,7 @@ from ...core.feature import Bundle, Feature, Trainer
 
 ACCUMULATION = "Gradient accumulation steps mismatch: GradientAccumulationPlugin has 1, "
 """The beginning of a harmless warning of accelerate. transformers passes 1 to accelerate, because DeepSpeed
-accumulates; it compares DeepSpeed's number with the arguments itself (HfTrainerDeepSpeedConfig)."""
+accumulates. It compares the arguments with DeepSpeed's number itself (HfTrainerDeepSpeedConfig)."""
 
 
 class DeepSpeed(Feature):

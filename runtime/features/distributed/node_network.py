@@ -11,8 +11,8 @@ from ...core.errors import RunError
 from ...core.feature import Bundle, Feature
 
 NOWHERE = ("192.0.2.1", 9)
-"""A documentation address (RFC 5737). Connecting a datagram socket to it sends nothing, but shows this machine's
-address for such connections."""
+"""An address for documentation (RFC 5737). Connecting a datagram socket to it sends nothing, but shows which address
+this machine uses for such connections."""
 VIRTUAL = ("lo", "docker", "veth", "virbr", "br-", "cni", "flannel", "cali")
 """Prefixes of the names of network interfaces that do not lead to other machines, such as docker0."""
 PAUSE = 0.25

@@ -162,8 +162,8 @@ def is_evaluation(event: Mapping[str, Any]) -> bool:
 
 
 def evaluated(path: str, step: int, sets: int = 1) -> bool:
-    """Whether metrics.jsonl has an evaluation of this step on all sets. An evaluation that lacks a set is removed,
-    because it will be repeated."""
+    """Whether metrics.jsonl has an evaluation of this step on all sets. If it lacks a set, remove it: it will be
+    repeated."""
     try:
         evaluations = [one for one in events(path) if one["step"] == step and is_evaluation(one)]
         if evaluations and len(evaluations) < sets:

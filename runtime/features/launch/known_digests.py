@@ -15,8 +15,8 @@ from ...core.cache_folders import private_folder
 from . import private_entries
 
 SETTLED = 2.0
-"""A digest is remembered only if its file was last changed more than this many seconds ago: file systems store times
-coarsely, so a second change soon after the first may leave the time as it is."""
+"""A digest is remembered only if its file was last changed more than this many seconds ago. File systems store times
+coarsely: a second change soon after the first may leave the same time."""
 KIND = "sha256"
 
 

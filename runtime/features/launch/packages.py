@@ -16,8 +16,8 @@ FLASH: Mapping[str, tuple[str, ...]] = {
     "flash_attention_2": ("flash_attn", "kernels"),
     "flash_attention_3": ("flash_attn_interface", "flash_attn_3", "kernels"),
 }
-"""Maps kinds of attention to modules, of which at least one must be installed. The module ``kernels`` downloads a
-kernel from the hub."""
+"""Maps kinds of attention to modules; one of them must be installed. The module ``kernels`` downloads a kernel from the
+hub."""
 EIGHT_BIT = ("8bit", "bnb", "paged", "lion", "ademamix")
 """Texts; the name of an optimizer from bitsandbytes contains one (transformers, trainer_optimizer.py)."""
 MATH = ("accuracy", "cosine", "len", "length")

@@ -120,5 +120,5 @@ RUNS: dict[str, tuple[Callable[[], str | None], Callable[[str], None]]] = {
     "swanlab": (_swanlab, _continue_swanlab),
     "clearml": (_clearml, _continue_clearml),
 }
-"""Maps each tracker to two functions: one returns the id of the open run, the other one makes transformers continue a
-run with a given id."""
+"""Maps each tracker to two functions. One returns the id of the open run; the other makes transformers continue the run
+with this id."""

@@ -131,8 +131,8 @@ class Forms(NamedTuple):
 
 
 FOUND: dict[str, Forms] = {}
-"""Maps the text of each template to its `Forms`. They are not stored in `Renderer`, because the datasets library names
-its cache of tokenized rows by a hash of the `Renderer` and everything in it."""
+"""Maps the text of each template to its `Forms`. These are not stored in `Renderer`: the datasets library names its
+cache of tokenized rows by a hash of everything in it."""
 
 
 def in_form(turn: Mapping[str, Any], forms: Forms) -> dict[str, Any]:

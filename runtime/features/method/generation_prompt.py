@@ -10,8 +10,8 @@ MARK = "zQ0qZ"
 PROBE = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": MARK}]
 THOUGHTS = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)\s*", re.DOTALL)
 OTHER_PART = re.compile("think|thought|reason|respon|channel", re.IGNORECASE)
-"""Matches the header of a part of an answer, such as `<think>`. A prompt may end with the header of one part although
-the row's answer begins with another part."""
+"""Matches the header of a part of an answer, such as `<think>`. A prompt may end with such a header although the row's
+answer begins with another part."""
 
 
 def wrong(tokenizer: Tokenizer) -> tuple[str, bool]:

@@ -130,8 +130,8 @@ class OnPolicyTrainer:
         return (loss, outputs) if return_outputs else loss
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
-        """The micro-batches of a step, without a count of their tokens, which comes later. A resumed run restores its
-        random states only after this call, so this method must not use random numbers."""
+        """The micro-batches of a step, without the count of their tokens, which is made later. A resumed run restores
+        its random states only after this call, so this method must not use random numbers."""
         batches, _ = super().get_batch_samples(*args, **kwargs)  # type: ignore[misc]
         self.waiting = list(batches)
         return batches, 0

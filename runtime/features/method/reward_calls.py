@@ -22,7 +22,7 @@ ANSWER = "Let me think. 6 + 1 = 7, so the answer is 7."
 EXPECTED = "it must return a list with one number for each completion, or None for a completion without a reward"
 FROM_TRAINING = ("wandb.init", "trackio.init", "process group has not been initialized", "init_process_group")
 """Texts in errors that a function raises if there is no tracker or process group yet. If the first call of a reward
-function, before training, raises such an error, the run goes on."""
+function, which is before training, raises such an error, the run goes on."""
 
 
 class Messages(list[dict[str, str]]):

@@ -226,8 +226,8 @@ SANDBOXED = ("binary_code", "cf_code", "code", "ioi_code")
 
 
 def ignore_token_types(tokenizer: Tokenizer, model: Model) -> None:
-    """If the model does not use `token_type_ids`, remove them from the tokenizer's outputs, because trl 0.24 passes
-    them on to `generate`."""
+    """If the model does not use `token_type_ids`, remove them from the tokenizer's outputs: trl 0.24 would pass them to
+    `generate`."""
     if "token_type_ids" not in signature(type(model).forward).parameters:
         tokenizer.model_input_names = [name for name in tokenizer.model_input_names if name != "token_type_ids"]
 

@@ -65,8 +65,8 @@ def _integers(value: Any, where: str, part: str) -> list[int]:
 
 
 def _without_padding(real: list[int], where: str) -> tuple[int, int]:
-    """Return the position of the first token that is not padding, and that after the last such token. Raises RunError
-    for padding between the two."""
+    """Return two positions: of the first token that is no padding, and after the last such token. Raises RunError if
+    there is padding between the two."""
     if 1 not in real:
         return 0, 0
     begin, end = real.index(1), len(real) - real[::-1].index(1)
@@ -104,8 +104,8 @@ class GivenTokens(TokenCounts):
     """Counts the tokens of rows that are already tokenized, before the trainer truncates or packs these rows."""
 
     def mapped(self, real: Callable[..., Any], rows: Rows, *args: Any, **kwargs: Any) -> Any:
-        """Called in place of ``Dataset.map`` while the trainer prepares its rows: count the tokens of rows before they
-        are packed."""
+        """Called in place of ``Dataset.map`` while the trainer prepares its rows: before the rows are packed, count
+        their tokens."""
         if not self.has_counts and "input_ids" in rows.column_names:
             self.given(rows)
         return super().mapped(real, rows, *args, **kwargs)

@@ -269,8 +269,8 @@ def _raised(kind: str, name: str, function: Any, error: BaseException) -> str:
 
 
 _loops: list[asyncio.AbstractEventLoop] = []
-"""The event loop for coroutine functions, if one was started. The loop runs in its own thread for all calls, so that
-later calls can use a session that an earlier call has opened."""
+"""The event loop for coroutine functions, if it was started. It runs in its own thread and serves all calls, so that a
+later call can use a session that an earlier call has opened."""
 
 
 def _awaited(coroutine: Any) -> Any:

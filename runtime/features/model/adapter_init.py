@@ -174,7 +174,7 @@ def gathered(weight: Any) -> AbstractContextManager[Any]:
 
 
 def convert(model: Model, start: Mapping[str, Any]) -> None:
-    """Make the model save its adapter in the form for the published base, and load this form. ``start`` has the initial
+    """Make the model save and load its adapter in the form that fits the published base. ``start`` has the initial
     matrices by name."""
     save = model.save_pretrained
 

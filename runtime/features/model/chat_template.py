@@ -53,7 +53,7 @@ class ChatTemplate(Feature):
 
 
 def _render(tokenizer: Tokenizer, messages: Any, what: str) -> None:
-    """Render a conversation within the time limit. Only slowness is reported here; any other error of the template is
+    """Render a conversation within the time limit. This reports only slowness; any other error of the template is
     reported when rows are rendered."""
     try:
         with time_limit(SECONDS):

@@ -182,8 +182,8 @@ class ImageCollator:
         self.collator, self.token = collator, token
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> Any:
-        """TRL's batch of these rows, with labels of -100 for the tokens of images. (The images of a pair are in its
-        prompt, which has no loss anyway.) Raises RunError for an image that can no longer be read."""
+        """TRL's batch of these rows, with labels of -100 for the tokens of images. (A pair's images are in its prompt,
+        which has no loss anyway.) Raises RunError for an image that can no longer be read."""
         batch = self.collator(
             [
                 {**{one: with_parts(row[one]) for one in TALKS if one in row}, SHAPE: [*map(reopened, row[SHAPE])]}

@@ -50,7 +50,7 @@ class WeightDtypes(Feature):
     def making_trainer(
         self, bundle: Bundle, model: Model, module: Any, load: Callable[[], Any]
     ) -> AbstractContextManager[Any]:
-        """Remember the trained weights that trl creates with peft, to restore them after trl has rounded them to
+        """Record the trained weights that trl creates with peft; they are restored after trl has rounded them to
         bfloat16."""
         self.kept: dict[str, Any] = {}
         return unrounded(bundle, module, self.kept)

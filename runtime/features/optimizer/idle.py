@@ -7,15 +7,15 @@ from ...core.errors import RunError, say
 from ...core.feature import Bundle, Feature, Model, Trainer
 
 WINDOW, FEWEST = 10, 3
-"""WINDOW logged steps after the warm-up are checked together. A shorter run is checked at its end if it has FEWEST of
-them, or 2 that cover 10 steps."""
+"""WINDOW logged steps after the warm-up are checked together. A shorter run is checked at its end if it has logged
+FEWEST steps, or 2 that are 10 steps apart."""
 NO_RATE = 1e-15
 """A learning rate below this number changes no float32 weight."""
 NO_GRADIENT = 1e-10
 """A gradient with a smaller norm counts as rounding noise: each of its elements is below AdamW's `eps` of 1e-8."""
 NO_CHANGE = 1e-9
-"""If the norm of the weights' change is below this fraction of their norm, they count as unchanged. Ten steps of AdamW
-at a rate of 1e-8 change weights by 1e-7 of their norm or more, also in bf16."""
+"""Weights count as unchanged if the norm of their change is below this fraction of their norm. Ten steps of AdamW at a
+rate of 1e-8 change weights by at least 1e-7 of their norm, also in bf16."""
 
 
 class Idle(Feature):

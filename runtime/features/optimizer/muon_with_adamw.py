@@ -7,7 +7,7 @@ import torch
 
 
 class MuonWithAdamW(torch.optim.Optimizer):  # type: ignore[misc]  # mypy reads no code of torch
-    """Muon steps the first group, AdamW all other groups. Both use the groups and the state of this object, so
+    """Muon updates the first group, AdamW all other groups. Both use the groups and the state of this object, so
     schedules and checkpoints see one optimizer."""
 
     def __init__(

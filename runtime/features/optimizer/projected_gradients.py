@@ -20,8 +20,8 @@ class ProjectedGradients(Feature):
     """Hooks for a run with GaLore or APOLLO, which project gradients."""
 
     def before_model(self, bundle: Bundle) -> None:
-        """Allow the classes of GaLore's and APOLLO's projectors in optimizer.pt, because transformers loads this file
-        with `weights_only`, which refuses unknown classes. Hide the packages' warning that their AdamW is deprecated,
+        """Allow the classes of GaLore's and APOLLO's projectors in optimizer.pt: transformers loads this file with
+        `weights_only`, which refuses unknown classes. Hide the packages' warning that their AdamW is deprecated,
         because no spec can avoid it."""
         import torch
 

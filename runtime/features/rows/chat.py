@@ -58,8 +58,8 @@ FORMAT = RowFormat(columns, dropped, conversations, to_row)
 
 
 class ChatRows(Feature):
-    """Hooks for rows of chat messages or plain texts. If all rows are `from` and `value` conversations, a run works
-    without this feature."""
+    """Hooks for rows of chat messages or plain texts. A run does not need this feature if all its rows are
+    conversations with `from` and `value`."""
 
     def row_format(self, bundle: Bundle) -> RowFormat:
         """The row format for rows without a separate prompt."""

@@ -29,8 +29,8 @@ class ChunkedTrainer(Prepared):
         return prepare(pieces, args, packing, name)
 
     def split_texts(self, rows: Rows, args: Arguments, name: str) -> tuple[Any, Any]:
-        """Return a pair: the pieces of tokenized texts, each with at most ``args.max_length`` tokens, and each text's
-        number of pieces."""
+        """Return a pair: the pieces of tokenized texts, each with at most ``args.max_length`` tokens, and the number of
+        pieces of each text."""
         import numpy
 
         columns = [one for one in rows.column_names if one in (*TOKENS, PART)]

@@ -4,8 +4,8 @@ from typing import Any
 
 
 class Sets(dict[str, Any]):
-    """Several evaluation sets by name. The methods ``map`` and ``filter`` are for trainers of trl that expect a single
-    set and call these methods (orpo, cpo; kto and reward of trl 0.18)."""
+    """Several evaluation sets by name. Trainers of trl that expect a single set call its methods ``map`` and ``filter``
+    (orpo, cpo; kto and reward of trl 0.18)."""
 
     def map(self, *args: Any, **kwargs: Any) -> "Sets":
         """The same sets, each after ``Dataset.map``."""

@@ -219,7 +219,7 @@ def _unchanged(path: str, place: str, size: int, stated: tuple[int, str], where:
 
 
 def files_state(root: str, stored: Iterable[Any]) -> str:
-    """A digest of these rows' image files: their paths, sizes, times of change and inodes. It changes if a file is
+    """A digest of the paths, sizes, times of change and inodes of these rows' image files. It changes if a file is
     written, replaced, deleted, or found in another folder. The files are not read."""
     state = sha256(root.encode("utf-8", "surrogatepass"))
     for images in stored:
@@ -298,8 +298,8 @@ class Images(Feature):
     """The columns with messages in a converted row."""
 
     def before_rows(self, bundle: Bundle, tokenizer: Tokenizer | None) -> list[str]:
-        """Return a finding if the bundle's list of images was edited. Print a sentence about images without a digest:
-        nobody would notice their changes."""
+        """Return a finding if the bundle's list of images was edited. Print a sentence about images without a digest,
+        because nobody would notice if they change."""
         found = []
         for source in bundle.sources():
             if "images" in source and source["images"] is None:

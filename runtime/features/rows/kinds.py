@@ -1,5 +1,5 @@
-"""The columns of rows in a mixture of formats (messages, plain texts). One column has the row's format; the names of
-the row's other columns begin with the format."""
+"""The columns of rows in a mixture of formats (messages, plain texts). One column has the row's format. The names of
+the other columns begin with the format."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -13,8 +13,8 @@ class LossMask(Feature):
     """Hooks for a run with a loss mask."""
 
     def tokens_counted(self, bundle: Bundle, counted: TokenCounts, prepared: Rows) -> None:
-        """Count the rows in which every token is masked, because trl 0.18 does not drop these rows, and
-        no version of trl drops packed ones."""
+        """Count the rows in which every token is masked: trl 0.18 does not drop such rows, and no version of trl drops
+        them after packing."""
         import pyarrow.compute
 
         names = prepared.column_names

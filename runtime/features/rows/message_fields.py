@@ -46,8 +46,8 @@ class MessageFields(Feature):
         self.tokenizer = tokenizer
 
     def row_converter(self, bundle: Bundle, convert: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
-        """Make ``convert`` keep all keys of messages. A row's first message also stores the row's columns for the chat
-        template."""
+        """Make ``convert`` keep all keys of messages. A row's first message also stores those columns of the row that
+        the chat template reads."""
         learned: tuple[str, ...] = ("messages", "completion", "chosen", "rejected")
         if bundle.arguments.get("assistant_only_loss"):  # `Renderer` masks turns that are not to be learned
             learned = ()
@@ -129,7 +129,7 @@ def _other_system(made: Mapping[str, Any], system: Any, row: Mapping[str, Any]) 
 
 
 def _check_learned(made: Mapping[str, Any], learned: Sequence[str], where: str) -> None:
-    """Raise RunError if a turn that the row excludes from the loss would be learned, or if the row excludes all
+    """Raise RunError if the row excludes a turn from the loss that would still be learned, or if it excludes all
     answers."""
     for column in ("messages", "prompt", "completion", "chosen", "rejected"):
         turns = unpacked(made[column])[0] if isinstance(made.get(column), list) else []

@@ -80,7 +80,7 @@ class MixedCounts(TokenCounts):
     """Counts the tokens of all rows of the mixture, after the formats are joined but before truncation and packing."""
 
     def mapped(self, real: Callable[..., Any], rows: Rows, *args: Any, **kwargs: Any) -> Any:
-        """Replaces ``Dataset.map``: map the rows as usual. When tokenized rows of all formats are first mapped
+        """Replaces ``Dataset.map``: map the rows as usual. The first time that tokenized rows of all formats are mapped
         together, count their tokens."""
         import numpy
 

@@ -8,8 +8,8 @@ from ...core.token_counts import TokenCounts
 LOSSLESS = ("wrapped", "bfd_split")
 """Packing strategies that lose no token."""
 DOUBTS = ("Padding-free training is enabled, but the attention", "You are using packing, but the attention")
-"""Beginnings of trl's warnings that documents might attend to each other. The compiler has already checked this for the
-model's attention (XP310, XP311)."""
+"""Beginnings of trl's warnings that documents might attend to each other. The compiler has already checked that the
+model's attention prevents this (XP310, XP311)."""
 
 
 class Packing(Feature):

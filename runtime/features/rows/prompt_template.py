@@ -17,8 +17,8 @@ class PromptTemplate(Feature):
     """Hooks for a run with a prompt template, or with a column of system prompts."""
 
     def row_converter(self, bundle: Bundle, to_row: Read) -> Read:
-        """A function like ``to_row``. It builds each row's prompt with the spec's template, and takes the system prompt
-        from a column."""
+        """A function like ``to_row``, which first builds the row's prompt with the spec's template, and takes its
+        system prompt from a column."""
         template, column = bundle.data.get("prompt_template"), bundle.data.get("system_column")
         return partial(_read, to_row, bundle.row_format(), template, column)
 

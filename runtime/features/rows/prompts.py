@@ -17,8 +17,8 @@ SHAPES = {
 }  # fmt: skip
 """Maps each format to its columns. A source in the spec names its dataset's columns in the same order."""
 RESERVED = ("messages", "chosen", "rejected", "completion", "prompts", "completions", "completion_ids")
-"""Columns from which trl infers the format of a row, and columns with the names of arguments that trl itself passes to
-reward functions."""
+"""Columns from which trl infers the format of a row, and columns that are named like arguments which trl itself passes
+to reward functions."""
 ALPACA = (
     "Below is an instruction that describes a task. Write a response that appropriately completes the request.\n\n"
     "### Instruction:\n{instruction}\n\n### Response:\n"

@@ -46,8 +46,8 @@ class Shares(Mixture):
         return kept
 
     def tokens_counted(self, bundle: Bundle, counted: TokenCounts, prepared: Rows) -> None:
-        """Report rows that the trainer dropped after the mixture was drawn. Packed sequences are fewer than rows, and
-        nothing is dropped."""
+        """Report rows that the trainer dropped after the mixture was drawn. With packing, nothing is dropped: there are
+        fewer sequences than rows."""
         if counted.left_out and not bundle.arguments.get("packing"):
             say(f"mixture: the trainer drops {counted.left_out:,} of its rows, so the shares are not exact")
 
@@ -71,8 +71,8 @@ def _drops_long_prompts(bundle: Bundle) -> bool:
 
 
 def _is_trained(row: Mapping[str, Any], tokenizer: Tokenizer, most: int, in_full: bool) -> bool:
-    """Whether the trainer keeps a row: with ``in_full``, a row with at most ``most`` tokens; otherwise a row whose
-    first answer begins within the first ``most`` tokens."""
+    """Whether the trainer keeps a row. With ``in_full``, it keeps a row with at most ``most`` tokens; otherwise, a row
+    whose first answer begins within the first ``most`` tokens."""
     if in_full:
         return max(lengths.of_row(row, tokenizer, tokenizer.eos_token or "")) <= most
     return lengths.before_answer(row, tokenizer) < most
@@ -158,7 +158,7 @@ def counts(
 
 def _divided(total: int, parts: Sequence[Fraction]) -> list[int]:
     """Divide ``total`` into whole numbers in proportion to ``parts``, which sum to 1. The numbers with the largest
-    remainders are rounded up, and all others are rounded down."""
+    fractions are rounded up, all others down."""
     exact = [total * part for part in parts]
     out = [floor(one) for one in exact]
     order = sorted(range(len(parts)), key=lambda number: out[number] - exact[number])

@@ -27,8 +27,8 @@ from ...core.feature import Bundle, Feature, Tokenizer, Trainer
 from .transformers_checkpoints import weights_complete
 
 FOLDER = "_hub"
-"""A folder in the output folder. It has hard links to files that wait to be pushed, so that their checkpoints may
-already be deleted."""
+"""A folder in the output folder. It has hard links to files that wait to be pushed: their checkpoints can be deleted
+before the push."""
 PENDING = "_hub_pending"
 """A file in the output folder. It exists from the moment when the final model is saved until it is pushed."""
 STATE = (
@@ -62,8 +62,8 @@ class Hub(Feature):
     """Hooks for a run that pushes to the hub."""
 
     def check_access(self, bundle: Bundle) -> list[str]:
-        """The reasons why this run could not push, each with a remedy. The check asks the hub about the token, and
-        changes nothing on the hub."""
+        """The reasons why this run could not push, each with a remedy. The hub is asked about the token; nothing on it
+        changes."""
         if not pushes(bundle):
             return []
         repo = _repository_name(bundle)
@@ -178,7 +178,7 @@ def _may_not(who: dict[str, Any], full: str) -> str | None:
 
 
 def _no_entry(api: Any, full: str) -> list[str]:
-    """The findings about write access to a repository. Empty if the repository does not exist, because the run creates
+    """The findings about write access to a repository. Empty if there is no such repository, because the run creates
     it."""
     client = import_module("huggingface_hub.utils")
     try:

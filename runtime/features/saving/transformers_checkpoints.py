@@ -14,8 +14,8 @@ class TransformersCheckpoints(Feature):
     """Hooks for a run with unsharded checkpoints."""
 
     def check_checkpoint(self, path: str, world: int) -> str | None:
-        """Describe the fault of the weights, the schedule or the optimizer that transformers has written. None if there
-        is no fault."""
+        """Describe what is wrong with the weights, the schedule or the optimizer that transformers has written. None if
+        nothing is."""
         short = schedule(path) or _weights(path)
         if short is None and not archive_complete(os.path.join(path, "optimizer.pt")):
             short = "optimizer.pt is missing or cut off"
