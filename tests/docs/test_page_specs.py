@@ -162,8 +162,8 @@ def _locations(text: str) -> Iterator[str]:
 
 
 def _legal(text: str) -> bool:
-    """Whether a text from the documentation is legal: on at least one stack, at least one spec that contains the text
-    (`_locations`) has no errors of syntax and names.
+    """Whether a text from the documentation is legal. `_locations` makes several specs that contain the text. On at
+    least one stack, at least one of these specs must have no errors of syntax and names.
 
     Three dots stand for any value, so the test checks only the names around the dots. If the text has alternatives,
     such as `a | b`, the test tries the first one.

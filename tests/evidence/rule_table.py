@@ -1,5 +1,5 @@
-"""The rule table: the files `rows/LETTER.toml` have an entry for each row, which says how xpc treats the row. The
-documents and the tests read them.
+"""The rule table. In the files `rows/LETTER.toml`, each row has an entry that says how xpc treats the row. The
+documents and the tests read the entries.
 
     [P01]
     name = "bf16-pre-ampere"

@@ -1,12 +1,11 @@
 """Start bundles as forks of one warm interpreter, and report their process ids to tests that disturb them.
 
-The program reads requests and prints answers, one JSON object per line. The request {"start": job}, with a job of
-fork_server, is answered by {"pids"}. The request {"wait": pids, "seconds"} is answered by {"status"} when all these
-processes have ended. A process that has not ended after `seconds` is killed, and has the status null. If a process
-fails, the program sends SIGUSR2 to all others, as a bundle's launcher does.
+The program reads requests and prints answers, one JSON object per line. The request {"start": job} is answered by
+{"pids"}; the job has the form that fork_server.py reads. The request {"wait": pids, "seconds"} is answered by
+{"status"} when all these processes have ended. A process that has not ended after `seconds` is killed, and has the
+status null. If a process fails, the program sends SIGUSR2 to all others, as a bundle's launcher does.
 
-A job whose program is start.py is a launcher. The processes that the launcher starts are forks of the
-launcher.
+A job whose program is start.py is a launcher. The processes that the launcher starts are forks of the launcher.
 """
 
 from __future__ import annotations

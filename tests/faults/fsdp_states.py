@@ -1,8 +1,8 @@
 """Save or load a small FSDP2 model and its optimizer by accelerate's own functions, on CPU processes with gloo.
 
-``python fsdp_states.py save|load FOLDER`` is started once per process, with RANK set. The weights and optimizer states,
-right after the save or load and after one more step, are written to FOLDER/KIND-save.pt or KIND-load.pt for each kind
-of checkpoint.
+``python fsdp_states.py save|load FOLDER`` is started once per process, with RANK set. For each kind of checkpoint, it
+writes the weights and optimizer states to FOLDER/KIND-save.pt or FOLDER/KIND-load.pt: as they are right after the save
+or load, and after one more step.
 """
 
 from __future__ import annotations

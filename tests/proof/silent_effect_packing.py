@@ -34,8 +34,8 @@ def problems(run: Any, trainer: Any) -> list[str]:
 
 
 def _first(rows: Any) -> Any:
-    """The first of several evaluation sets. The other sets are not tested, because the trainer treats all sets in the
-    same way.
+    """The rows, or the first of several evaluation sets. The other sets are not tested, because the trainer treats all
+    sets in the same way.
     """
     return next(iter(rows.values())) if isinstance(rows, dict) else rows
 

@@ -1,5 +1,5 @@
-"""A bundle builds exactly the rows that its spec names: by configuration, split and slice of a dataset, or by files of
-every kind.
+"""A bundle builds exactly the rows that its spec names. A spec can name rows by configuration, split and slice of a
+dataset, or by files of every kind.
 
 Instead of a hub dataset, the tests have a folder of the same name, whose README names the configurations and splits.
 The datasets library reads both in the same way.

@@ -2,9 +2,9 @@
 same arguments.
 
 The script starts the file of each model with `--beta`, `--loss_type`, `--output_dir` and `--hub_model_revision`. Our
-sweep differs from the script in two things. The script's third loss, `kto_pair`, is not a loss of DPO in trl 0.18 or
-1.16, so a sweep with it is refused. And the output folder of a member is `<save>/<member>`, because a spec cannot
-compute a folder's name from other values.
+sweep differs from the script in two things. First, the script's third loss, `kto_pair`, is not a loss of DPO in trl
+0.18 or 1.16, so a sweep with it is refused. Second, the output folder of a member is `<save>/<member>`, because a spec
+cannot compute a folder's name from other values.
 """
 
 from __future__ import annotations

@@ -23,9 +23,7 @@ FREE = "Padding-free training is enabled, but the attention implementation is no
 
 @pytest.fixture
 def printed() -> Iterator[list[str]]:
-    """Return the messages that the loggers of the test print. After the test, the loggers have their old filters
-    again.
-    """
+    """Yield the messages that the loggers of the test print. At the end, give the loggers their old filters again."""
     messages: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]

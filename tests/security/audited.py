@@ -4,9 +4,9 @@
 
 ALLOWED is the folder that the commands may read and write; COMMANDS.json is a list of lists of words. Files of the
 interpreter, this repository and the installed packages may also be read and executed. Everything else is a finding: a
-started process, a socket, code from another folder or code that contains the marker of the tests' hostile texts, a
-pickle, or a file that is read or written outside of ALLOWED. It prints JSON: `findings`, and `seen`, the number of
-events by name.
+started process, a socket, foreign code (from another folder, or with the marker of the tests' hostile texts), a pickle,
+or a file that is read or written outside of ALLOWED. It prints JSON: `findings`, and `seen`, the number of events by
+name.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Each stack is a folder. No code outside of these folders depends on the name of a stack, or lists the stacks.
 
-The test refuses a stack's name where a value is compared (`==`, `!=`, `in`, a key of a mapping, a case of a match), a
-list of such names, and, outside of tests, any value that is a stack's name. It allows the line DEFAULT in
+The test refuses three things: a stack's name where a value is compared (`==`, `!=`, `in`, a key of a mapping, a case of
+a match); a list of such names; and, outside of tests, any value that is a stack's name. It allows the line DEFAULT in
 compiler/stacks/__init__.py and prose (docstrings, comments, help). A test case may be about one stack, so in tests it
 also allows the text of a spec (`target trl-0.18`), a single name as an argument, and a name in an assertion (`assert
 payload["target"] == "trl-0.18"`). The recipes' tables, which say on which stacks a publisher's numbers differ, are test

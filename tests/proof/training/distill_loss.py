@@ -2,8 +2,8 @@
 folder with the models `tiny` and `teacher`.
 
 For each divergence and temperature, it prints the loss of a step of two micro-batches with fixed completions, the norm
-of the gradient, and the logits of both models, from which the test computes the loss a second time. The argument is the
-folder of the compiled bundle.
+of the gradient, and the logits of both models. From these logits, the test computes the loss a second time. The
+argument is the folder of the compiled bundle.
 """
 
 from __future__ import annotations

@@ -43,9 +43,9 @@ class Kind:
 
     @property
     def nightly(self) -> bool:
-        """Whether only `make slow` trains this kind. It is so for all kinds on the stacks between the oldest and the
-        default, for `pissa` with ZeRO-2, and for `olora` with ZeRO-3 or on the oldest stack: there `olora` gathers and
-        changes weights as `pissa` does.
+        """Whether only `make slow` trains this kind. This is so for three groups: all kinds on the stacks between the
+        oldest and the default; `pissa` with ZeRO-2; and `olora` with ZeRO-3 or on the oldest stack, where it gathers
+        and changes weights as `pissa` does.
         """
         as_pissa = self.init == "olora" and (self.strategy == "zero3" or self.target != DEFAULT)
         return self.target in OTHERS[1:] or as_pissa or (self.init, self.strategy) == ("pissa", "zero2")
@@ -89,7 +89,7 @@ Runs = Callable[[Kind], list[Trained]]
 
 @pytest.fixture(scope="module")
 def runs(ground: str, warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    """A fixture that returns a run of a kind, and the same run resumed from its first checkpoint."""
+    """A fixture: a function that returns the run of a kind, and the same run resumed from its first checkpoint."""
     return each_once(warm, tmp_path_factory)
 
 

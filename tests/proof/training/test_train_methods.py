@@ -1,7 +1,7 @@
 """Every method of the language is trained from a compiled bundle, on every stack.
 
-What is trained are full weights, adapters, or adapters on a quantized base, in one process or in two. For each method,
-one run is also resumed from a checkpoint. Runs are forks of a warm interpreter.
+A run trains full weights, adapters, or adapters on a quantized base, in one process or in two. For each method, one run
+is also resumed from a checkpoint. Runs are forks of a warm interpreter.
 """
 
 from __future__ import annotations
