@@ -302,8 +302,9 @@ def children(pid: int) -> list[int]:
 
 
 def trainers(cwd: str) -> list[int]:
-    """The ids of the processes that run a bundle's trainer in this folder, in the order of their ranks. Such a process
-    can be a client of a warm interpreter: then it passes signals on to its fork, and is not a child of the launcher.
+    """The sorted ids of the processes that run a bundle's trainer in this folder; these start in the order of their
+    ranks. Such a process can be a client of a warm interpreter: then it passes signals on to its fork, and is not a
+    child of the launcher.
     """
     found = []
     for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):

@@ -92,8 +92,8 @@ def test_lines_with_words_after_with_models_data_and_extra(repository: Path) -> 
 
 
 def test_a_sweep_whose_members_change_is_not_in_the_group(repository: Path) -> None:
-    """The sweep's own file changes and has a new axis. So the base is not the only cause, and the sweep is not in the
-    base's group.
+    """The sweep's own file changes, too: its axis `lr` gets a third value. So the base is not the only cause, and the
+    sweep is not in the base's group.
     """
     found, lines = changed(repository, {
         "base/house.xp": HOUSE.replace("weight_decay = 0", "weight_decay = 0.1"),
