@@ -56,7 +56,7 @@ def compiled(name: str) -> dict[str, bytes]:
 
 
 def compilation(name: str) -> tuple[dict[str, bytes], Checked]:
-    """Compile a spec by its name: the bundle's files, and the result of the checks."""
+    """Compile a spec by its name. Return a pair: the bundle's files, and the result of the checks."""
     folder = os.path.join(ROOT, "specs") if name in RECIPES else SMALL
     if name in STACKS:
         text = RUN.format(stack=STACKS[name]).encode()

@@ -1,4 +1,4 @@
-"""A package index may be hostile: `xpc lock --update` limits the memory of pip, its files and its answers."""
+"""A package index may be hostile: `xpc lock --update` limits pip's memory, pip's files and pip's answers."""
 
 import contextlib
 import os

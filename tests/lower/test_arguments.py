@@ -30,8 +30,8 @@ Values = Mapping[str, object]
 
 @frozen
 class Row:
-    """One row. `written` is one or more lines of a spec. `on` has the exceptions: for a stack, its different arguments,
-    or the code of its error.
+    """One row. `written` is one or more lines of a spec. `on` has the exceptions: it maps a stack to its different
+    arguments, or to the code of its error.
     """
 
     written: str

@@ -1,4 +1,6 @@
-"""A bundle of grpo has the files of its tools and environment. A spec with a wrong value for them is refused."""
+"""A bundle of grpo has the files of its tools and environment. A wrong value for the tools or the environment is
+refused.
+"""
 
 from __future__ import annotations
 

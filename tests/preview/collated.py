@@ -14,7 +14,7 @@ def rows(inputs: Any) -> dict[str, Any]:
 
 
 def main(folder: str, out: str) -> int:
-    """Train; the batches and the model's inputs are written to OUT."""
+    """Train; write the batches and the model's inputs to OUT."""
     sys.path.insert(0, folder)
     from trainer.core import run
     from trainer.core.fault_tolerance import FaultTolerant

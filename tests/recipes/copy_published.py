@@ -64,7 +64,9 @@ def facts(value: Any) -> Any:
 
 
 def copied(folder: str, family: str) -> dict[str, Any]:
-    """The values in every published recipe of a repository (`family`, such as "open-r1"), by the recipe's path."""
+    """The published recipes of a repository (`family`, such as "open-r1"): where they come from, and a mapping from
+    each recipe's path to the recipe's values.
+    """
     repository, commit, _ = SOURCES[family]
     out: dict[str, Any] = {"source": repository, "commit": commit, "files": {}}
     for location, _, names in sorted(os.walk(os.path.join(folder, family))):

@@ -1,6 +1,4 @@
-"""If the global batch is not divisible by micro-batch and processes, the error suggests a global batch that is
-divisible by both.
-"""
+"""If the global batch is not divisible by micro-batch times processes, the error suggests a global batch that is."""
 
 from __future__ import annotations
 

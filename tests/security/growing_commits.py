@@ -152,8 +152,8 @@ def events(n: int, **more: object) -> str:
 
 def compared(line: Callable[[int, bool], str]) -> Callable[[int], Work]:
     """Return a function of the input's size n. It makes the input and returns the work to be timed: finding, ten times,
-    the lines that change a spec. `line(k, new)` is source k of the old or the new spec, which has at most 8,000
-    sources.
+    the lines that change a spec. `line(k, new)` is the line of source k, in the new spec if `new` is true, otherwise in
+    the old spec. A spec has at most 8,000 sources.
     """
 
     def sized(n: int) -> Work:

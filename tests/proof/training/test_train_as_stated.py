@@ -1,7 +1,7 @@
 """If the libraries really use another value than the bundle states, the run stops before its first step and prints both
 values.
 
-Runs whose values are as stated are trained by other test files of this folder.
+Other test files of this folder train runs in which the libraries use the stated values.
 """
 
 from __future__ import annotations
