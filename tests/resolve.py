@@ -75,7 +75,9 @@ def sets() -> dict[tuple[str, str], str]:
 
 
 def emitted() -> Iterator[tuple[str, str]]:
-    """For every bundle, yield the name of its stack and the lines of its requirements. Duplicates are not removed."""
+    """For every bundle, yield a pair: the name of its stack, and the text of its requirements. Duplicates are not
+    removed.
+    """
     for files in bundles():
         target = next(line for line in files["bundle.toml"].decode().splitlines() if line.startswith("target"))
         yield target.split('"')[1], "".join(files[name].decode() for name in FILES if name in files)

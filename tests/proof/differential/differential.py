@@ -249,8 +249,8 @@ class Differential:
 
 
 def _joined(text: str) -> str:
-    """A warning's text with underscores instead of spaces. Then the argument `elastic_checkpoint` is found in a warning
-    about `elastic checkpointing`.
+    """A warning's text with underscores instead of spaces, so that the argument `elastic_checkpoint` is found in a
+    warning about `elastic checkpointing`.
     """
     return re.sub(r"\W+", "_", text)
 

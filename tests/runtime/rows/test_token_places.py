@@ -1,5 +1,5 @@
-"""For a character position of a text, the runtime finds the token from the bytes of the tokens. The result is the same
-as with the tokenizer's own offsets.
+"""The runtime finds the token at a character position of a text. It computes this from the bytes of the tokens, with
+the same result as from the tokenizer's own offsets.
 """
 
 from __future__ import annotations
