@@ -90,8 +90,8 @@ def _batched(
 
 
 def _value(batch: Mapping[str, Any], row: Mapping[str, Any], at: int, name: str) -> Any:
-    """The value of a column: the one that the function has set, or else the stored one. Raises NotBatched if the row
-    has no such column.
+    """The value of a column: the value that the function has set, or else the stored value. Raises NotBatched if the
+    row has no such column.
     """
     if name in row:
         return row[name]
@@ -258,7 +258,7 @@ def _in_forks(real: Callable[..., Any], rows: Any, path: str, tokenizer: Any, op
         some = rows if cores == 1 else rows.select(range(bounds[at], bounds[at + 1]))
         return _part(real, some, bounds[at], names[at], tokenizer, options)
 
-    gc.freeze()  # existing objects are excluded from garbage collection, which would scan them each time
+    gc.freeze()  # exclude existing objects from garbage collections: each would scan them all
     children = {}
     try:
         for at in range(1, cores):

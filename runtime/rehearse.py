@@ -25,7 +25,7 @@ OFF: dict[str, Any] = {
     "report_to": ["none"], "push_to_hub": False, "eval_on_start": False, "logging_strategy": "steps",
     "logging_steps": 1,
 }  # fmt: skip
-"""Values that replace those of the run's arguments: each step is logged, and no tracker or hub gets anything."""
+"""Values that replace the run's own arguments: each step is logged, and no tracker or hub gets anything."""
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP)
 REQUEUE = 75
 """The exit status of a run that has saved and stopped because it was asked to."""

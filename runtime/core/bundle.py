@@ -19,7 +19,7 @@ LARGEST = 16 * 2**20
 
 
 def manifest_digests(folder: str, of: str = "files") -> dict[str, str]:
-    """The digests of the bundle's files by name. With ``of="weights"``, those of the files of local models. Empty if
+    """The digests of the bundle's files by name; with ``of="weights"``, the digests of local models' files. Empty if
     bundle.toml is missing or unreadable.
     """
     import tomllib

@@ -21,7 +21,7 @@ def steps(output_dir: str) -> list[tuple[int, str]]:
 
 
 def schedule(path: str) -> str | None:
-    """Describe what is wrong with a checkpoint's scheduler.pt, the state of the learning rate. None if nothing is."""
+    """Describe what is wrong with a checkpoint's scheduler.pt, the state of the learning rate. None without a fault."""
     if archive_complete(os.path.join(path, "scheduler.pt")):
         return None
     return "scheduler.pt is missing or cut off (training cannot resume from a checkpoint of weights only)"

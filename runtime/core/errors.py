@@ -11,7 +11,7 @@ LONGEST = 2000
 """Printed lines are cut to this many characters. Only lines that quote data can be longer."""
 
 REPORT_SECONDS = 5
-"""If all processes have an error, process 0 prints its own, and the others wait this many seconds before they exit."""
+"""If all processes have an error, process 0 prints its error; all others wait this many seconds, then exit."""
 
 
 class RunError(Exception):
@@ -93,7 +93,7 @@ def _fitting(text: str, width: int) -> str:
 
 
 def stop(error: RunError) -> int:
-    """Print the error once and return the exit status. A process prints an error that perhaps no other process has."""
+    """Print the error (on process 0, or on any process if it is ``local``), and return the exit status."""
     if rank() == 0 or error.local:
         print(f"error: {shown(str(error))}", file=sys.stderr, flush=True)
     else:  # the launcher ends all processes when one exits, so this process first lets process 0 print

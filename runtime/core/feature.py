@@ -31,7 +31,7 @@ else:
 
 
 class Feature:
-    """Behaviour that only some runs have. Each method is a hook, which does nothing in this base class.
+    """Behaviour that only some runs have. Each method is a hook. In this base class, it does nothing.
 
     A feature overrides the hooks that it needs. The hooks are listed in the order of a run.
     """
@@ -139,7 +139,7 @@ class Feature:
         """Called on process 0, once this run has locked its output folder. Raises RunError."""
 
     def libraries_imported(self, bundle: "Bundle") -> None:
-        """Filter harmless warnings. Called after the import of transformers and trl, which set filters themselves."""
+        """Filter harmless warnings. Called after the import of transformers and trl, because these set filters, too."""
 
     # Hooks for tokenizer, rows and model
 
@@ -175,7 +175,7 @@ class Feature:
         return None
 
     def source_mapped(self, bundle: "Bundle", source: Source, rows: Rows) -> Any:
-        """After the rows of a source are converted: return them, or other rows to use instead."""
+        """After the rows of a source are converted: return these rows, or replace them by other rows."""
         return rows
 
     def rows_mapped(

@@ -50,7 +50,7 @@ def ended(phase: str) -> None:
 def peak(phase: str) -> None:
     """Record the peak memory in bytes since the last call as a peak of ``phase``. Then reset the peak.
 
-    On a GPU, the peaks are torch's ``max_memory_allocated`` and ``max_memory_reserved``. On a CPU, it is the peak of
+    On a GPU, the peaks are torch's ``max_memory_allocated`` and ``max_memory_reserved``. On a CPU, the peak is that of
     the resident set. On Linux, writing 5 to clear_refs resets this peak (proc_pid_clear_refs(5)); other systems cannot
     reset it.
     """

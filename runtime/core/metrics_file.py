@@ -1,4 +1,4 @@
-"""Read and write metrics.jsonl: one JSON object per log event, which can be read even after a crash."""
+"""Read and write metrics.jsonl: one JSON object per log event. The file can be read even after a crash."""
 
 import json
 import os
@@ -22,7 +22,7 @@ def events(path: str) -> Iterator[dict[str, Any]]:
 
 
 def trim(path: str, step: int) -> None:
-    """Drop an incomplete last line, and the events after ``step``, which the resumed run repeats. May create it."""
+    """Drop an incomplete last line and events after ``step``, which the resumed run repeats. Creates a missing file."""
     known = events(path) if os.path.exists(path) else ()
     replace(path, [written(event) for event in known if event["step"] <= step])
 

@@ -75,7 +75,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
 
     def on_step_begin(self, args: Arguments, state: State, control: Control, **_: object) -> None:
         """At the first step, check the wrapped model. At each step, record the learning rate: DeepSpeed's schedule
-        steps before the log, so later the rate is that of the next step.
+        steps before the log, so the logged rate would be one step ahead.
         """
         if state.global_step == self.first_step:
             for feature in self.bundle.features:

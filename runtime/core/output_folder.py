@@ -22,7 +22,7 @@ LOCK_SECONDS = 5
 
 
 class Finished(Exception):
-    """Raised if the run has already finished, which is not an error."""
+    """Raised if the run has already finished. This is not an error."""
 
 
 def check_unfinished(bundle: Bundle) -> None:
@@ -83,7 +83,7 @@ def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]
 
 
 def lock(bundle: Bundle) -> None:
-    """Write the marker (xpc_run.json), which identifies the folder's run, and keep it locked while this process lives.
+    """Write the marker (xpc_run.json); it identifies the folder's run. Keep it locked while this process lives.
 
     Raises RunError if another process holds the lock, or if the marker cannot be written; Finished if the run is done.
     """

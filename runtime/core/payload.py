@@ -173,7 +173,7 @@ class Adapter(AdapterShape):
 
 
 class Freeze(TypedDict):
-    """The weights that are trained; all others are frozen."""
+    """The weights that are trained. All other weights are frozen."""
 
     last: int | None
     first: int | None
@@ -242,9 +242,9 @@ class Run(TypedDict):
     distributed_type: str
     zero_stage: int
     deepspeed_optimizer: bool
-    """Whether deepspeed.json names the optimizer, which DeepSpeed then creates."""
+    """Whether deepspeed.json names the optimizer. If so, DeepSpeed creates the optimizer."""
     deepspeed_extension: Literal["fused_adam", "cpu_adam"] | None
-    """The DeepSpeed extension of this optimizer, which is compiled when the run starts."""
+    """The DeepSpeed extension of this optimizer. The extension is compiled when the run starts."""
     device: str
     gpu: Gpu | None
     division: Division
@@ -282,7 +282,7 @@ class MuonOthers(TypedDict):
 
 
 class Muon(TypedDict):
-    """The settings of the two groups of weights in a run with Muon."""
+    """The settings of the two groups of weights in a run with Muon: hidden matrices, and all other weights."""
 
     matrices: MuonMatrices
     others: MuonOthers

@@ -62,7 +62,7 @@ def check(
     omit: Collection[str] = (),
 ) -> list[str]:  # fmt: skip
     """Compare ``rows``, a mapping from numbers to rows. Return sentences about losses that ``omit`` allows; raise
-    RunError for others."""
+    RunError for other losses."""
     found: dict[str, dict[int, Loss]] = {}  # maps a value of `omit` to the first loss of each row that it allows
     for number, row in rows.items():
         for loss in losses(row, tokenizer, conversations):

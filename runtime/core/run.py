@@ -137,7 +137,7 @@ def _begin(bundle: Bundle) -> str | None:
 
 
 def _first(make: Callable[[], Any]) -> Any:
-    """Run ``make`` on process 0 only; the others wait up to ddp_timeout. An error of it is raised on all processes."""
+    """Run ``make`` on process 0 only; the others wait up to ddp_timeout. All processes raise an error of ``make``."""
     from accelerate.utils import broadcast_object_list
 
     made: Any = None
@@ -177,7 +177,7 @@ def _trainer(bundle: Bundle, args: Arguments) -> tuple[Any, Any]:
     progress.now("loading the tokenizer")
     tokenizer = load_tokenizer(bundle)
     progress.now("reading the rows")
-    # process 0 maps and caches the rows, and the others read the cache; trl's trainers tokenize in the same way
+    # process 0 maps and caches the rows, then the others read the cache; trl's trainers tokenize in this way, too
     rows, evaluation = _first_then_all(lambda: data.build(bundle, tokenizer))
     # The seed determines the initial weights of score heads and adapters.
     set_seed(args.seed)

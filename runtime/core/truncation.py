@@ -1,4 +1,4 @@
-"""Count truncated tokens and dropped rows, which trl does not report.
+"""Count truncated tokens and dropped rows, because trl does not report them.
 
 trl's trainers tokenize in their constructors with ``Dataset.map``. The first result of ``Dataset.map`` with tokens is
 counted.

@@ -9,7 +9,7 @@ class EpochOrder(Feature):
     """Hooks that keep the order of rows in the rest of an epoch."""
 
     def before_training(self, bundle: Bundle, _: Any) -> None:
-        """If a run resumes within an epoch, make it shuffle the rest of this epoch as this epoch, not as the first one.
+        """If a run resumes within an epoch, let the rest of this epoch keep its order, not get the first epoch's order.
 
         For the rest of the epoch, accelerate before 1.12 creates a loader with epoch number 0, which shuffles as in the
         first epoch (data_loader.py, ``skip_first_batches``: no ``iteration``). Later versions pass the number on.

@@ -22,8 +22,8 @@ class TorchExitBarrier(Feature):
 def last_to_leave(environ: Mapping[str, str]) -> None:
     """Make the launcher of node 0, which hosts torch's store, exit after the launchers of the other nodes.
 
-    torch's agents wait for each other at the end, and the last agent releases all others. If the last one is node 0's
-    agent, it may exit before the others have read the store. The others then print a C++ stack after a successful run
+    torch's agents wait for each other at the end, and the last agent releases all others. If node 0's agent is the last
+    one, it may exit before the other agents have read the store. These then print a C++ stack after a successful run
     (torch 2.13, elastic/agent/server/api.py `_exit_barrier`; seen once). A c10d rendezvous reads and writes the store
     once more after the barrier, when launcher/api.py `launch_agent` shuts the rendezvous down (`[c10d] recvVector
     failed`; seen once). So node 0 waits until the other nodes have shut theirs down.

@@ -46,8 +46,8 @@ def page() -> str:
 
 
 def _read(source: str, table: keys.KeyTable) -> list[str]:
-    """Return the keys of a tool that xpc's importer handles by code. These are keys without a row in the table, which
-    the importer looks up when it imports a minimal file, and keys that the table marks as read.
+    """Return the keys of a tool that xpc's importer handles by code. These are two kinds of keys: those that the table
+    marks as read, and those that have no row in the table but are looked up when a minimal file is imported.
     """
     draft, _ = convert(BARE[source], "--from", source)
     stated = {key for key, row in table.items() if row.read or row.usual is not None}

@@ -29,8 +29,8 @@ def lines(name: str) -> list[Record]:
 
 @cache
 def records(tool: str) -> tuple[Record, dict[str, Record]]:
-    """A pair: the first record of a tool, which has its versions and defaults, and a mapping from each file's name to
-    the file's record.
+    """A pair: the first record of a tool, which has versions and defaults, and a mapping from each file's name to the
+    file's record.
     """
     head, *found = lines(tool)
     return head, {one["file"]: one for one in found}

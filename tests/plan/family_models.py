@@ -144,8 +144,8 @@ def shapes(family: str) -> tuple[tuple[int, ...], ...]:
 
 
 def uncounted(family: str) -> str | None:
-    """If the number of parameters by the registry's formulas differs from that of the real model, a sentence about
-    this; None if both are equal.
+    """A sentence if the registry's formulas compute another number of parameters than the real model has; None if both
+    numbers are equal.
     """
     shape = shapes(family)[2]
     known = facts(family, shape)

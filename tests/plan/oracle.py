@@ -245,8 +245,8 @@ def failure(family: str, mode: str, how: dict[str, Any]) -> str | None:
 
 
 def growth(measured: list[int]) -> tuple[float, float]:
-    """Describe the measured bytes as a function of the length by two coefficients: that of the length, and that of its
-    square. A constant part (weights converted to another dtype) is dropped.
+    """Describe the measured bytes as a function of the length. Return two numbers: the coefficient of the length, and
+    the coefficient of the length squared. A constant part (weights converted to another dtype) is dropped.
     """
     one, two, three = LENGTHS
     slopes = (measured[1] - measured[0]) / (two - one), (measured[2] - measured[1]) / (three - two)
@@ -298,8 +298,8 @@ def off_by(family: str, shape: tuple[int, ...], rank: int, rows: Mapping[str, Ma
 
 
 def holds(family: str, rows: Mapping[str, Mapping[str, float]], requested: Mapping[str, Any]) -> bool:
-    """Whether coefficients that were measured with other library versions also hold for the installed ones. This is so
-    if the installed ones have the same modes, and if the predictions at two shapes are exact to the byte.
+    """Whether coefficients that were measured with other library versions also hold for the installed ones. They hold
+    if the installed versions have the same modes, and if the predictions at two shapes are exact to the byte.
     """
     return rows.keys() == requested.keys() and not any(
         abs(off) > EXACT for shape in shapes(family)[3:5] for off in off_by(family, shape, 6, rows).values()

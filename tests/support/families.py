@@ -315,8 +315,8 @@ def unbalanced(model_type: str) -> str | None:
 
 
 def renamed(model_type: str) -> bool:
-    """Whether the weights have other names in a saved model.safetensors than in memory, or transformers has a table
-    that converts names of this family's weights.
+    """Whether weights have other names in a saved model.safetensors than in memory, or whether transformers has a table
+    that converts the names of this family's weights.
     """
     import tempfile
 

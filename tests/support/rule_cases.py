@@ -98,7 +98,8 @@ def _spec(one: Mapping[str, Any], side: str) -> str:
 
 
 def _content(value: str | list[Any] | Mapping[str, Any]) -> str | bytes:
-    """The content of a file, from an entry of the TOML file, which is a text, a list of lines (`_line`), or a table.
+    """The content of a file, made from an entry of the TOML file. The entry is a text, a list of lines (`_line`), or a
+    table.
 
     The table `{ base64 = "..." }` gives any bytes, and `{ lines = [...], encoding = "utf-16" }` encodes lines.
     """

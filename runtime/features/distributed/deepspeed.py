@@ -24,7 +24,7 @@ class DeepSpeed(Feature):
     """Hooks for a run with DeepSpeed's ZeRO."""
 
     def check_checkpoint(self, path: str, world: int) -> str | None:
-        """Describe what is wrong with the shards of a checkpoint; None if nothing is."""
+        """Describe what is wrong with the shards of a checkpoint; None if nothing is wrong."""
         # DeepSpeed's own optimizer keeps the schedule in its shards (Trainer._save_optimizer_and_scheduler).
         if os.path.exists(os.path.join(path, "scheduler.pt")) and (late := schedule(path)):
             return late

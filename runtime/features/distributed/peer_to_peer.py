@@ -1,4 +1,4 @@
-"""Switch off peer-to-peer access between RTX 40 cards, which drivers before 550.40.07 do not support.
+"""Switch off peer-to-peer access between RTX 40 cards, because drivers before 550.40.07 do not support it.
 
 `accelerate launch` itself switches it off. Under torchrun, accelerate raises an error (accelerate 1.15 `state.py`).
 """

@@ -73,7 +73,7 @@ def _continue_mlflow(run: str) -> None:
 
 
 def _swanlab() -> str | None:
-    """The id of the run in SwanLab's cloud. None for an offline run, which SwanLab cannot continue."""
+    """The id of the run in SwanLab's cloud. None for an offline run, because SwanLab cannot continue it."""
     import swanlab
 
     run = swanlab.get_run()

@@ -8,9 +8,9 @@ CALLERS = ("function_call", "tool_call")
 CALL_KEYS = ("name", "arguments", "id", "type", "index", "description")
 """The known keys of a tool call. A call with empty `arguments` and a value under an unknown key is refused."""
 TRAINED = ("weight", "train", "train_turn", "training", "loss")
-"""Keys of a turn that exclude it from the loss if the value is 0 or false (OpenAI's, axolotl's and others')."""
+"""Keys of a turn that exclude it from the loss if the value is 0 or false (as in rows for OpenAI and axolotl)."""
 MASKED = ("mask", "masked")
-"""Keys of a turn that exclude it from the loss if the value is true (torchtune's and others')."""
+"""Keys of a turn that exclude it from the loss if the value is true (as in rows for torchtune)."""
 MARKS = re.compile(r"train|learn|loss|mask|weight|supervis|ignore", re.IGNORECASE)
 """Matches names of keys that probably say whether a turn is learned, such as `loss_weight`."""
 

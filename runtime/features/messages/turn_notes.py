@@ -134,7 +134,7 @@ def check(bundle: Bundle, source: Source, rows: Rows, doubles: bool, tokenizer: 
 
 
 def written_twice(turn: int, piece: str) -> str:
-    """The message about a turn whose reasoning, which begins with ``piece``, the chat template writes twice."""
+    """The message about a turn whose reasoning the chat template writes twice. The reasoning begins with ``piece``."""
     return (
         f"turn {turn} has reasoning in a field ({piece!r}) and between <think> and </think>, and the chat template "
         "writes both; leave one out of the row, or allow it with `data(omit=[reasoning])`"

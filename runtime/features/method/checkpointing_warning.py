@@ -1,4 +1,4 @@
-"""Filter warnings about gradient checkpointing that come from calls inside the libraries, which users cannot change."""
+"""Filter warnings about gradient checkpointing. Calls inside the libraries cause them, so users cannot avoid them."""
 
 import logging
 import warnings
@@ -15,7 +15,7 @@ class CheckpointingWarning(Feature):
         """Filter two kinds of warnings.
 
         trl 1.16 and peft call methods of models by deprecated names. transformers 4.52 warns that a model with gradient
-        checkpointing has no cache of keys and values, which training does not read. Each module of a model has its own
+        checkpointing has no cache of keys and values; training needs no such cache. Each module of a model has its own
         logger, so the second filter is on the handlers of the library's logger.
         """
         names = "`(is_gradient_checkpointing|gradient_checkpointing_(en|dis)able)` is deprecated"

@@ -113,7 +113,7 @@ def format_reward(completions: list[Any], **_: object) -> list[float]:
 
 
 def tag_count_reward(completions: list[Any], **_: object) -> list[float]:
-    """A quarter for each of the four tags that, with its line breaks, is in the text exactly once."""
+    """A quarter for each of the four tags (with its line breaks) that is in the text exactly once."""
     return [sum(0.25 for tag in TAGS if text.count(tag) == 1) for text in texts(completions)]
 
 
@@ -233,9 +233,7 @@ def ignore_token_types(tokenizer: Tokenizer, model: Model) -> None:
 
 
 def functions(bundle: Bundle) -> list[Function]:
-    """The reward functions in the order of the bundle, which is also the order of ``reward_weights``. Raises
-    RunError.
-    """
+    """The reward functions in the order of the bundle. ``reward_weights`` has the same order. Raises RunError."""
     method = bundle.plan["method"]
     if not method["rewards"] and not (method.get("tools") and method["tools"]["environment"]):
         raise RunError(f"{bundle.method} needs a reward function, but this bundle has none")
@@ -315,7 +313,7 @@ _modules: dict[str, ModuleType] = {}
 
 
 def problem(bundle: Bundle, reward: Function, columns: list[str]) -> str | None:
-    """A sentence that says why this function cannot be called with these columns. None if it can."""
+    """A sentence that says why this function cannot be called with these columns. None if it can be."""
     name = reward_calls.name_of(reward)
     if not bundle.stack["reward_async"] and iscoroutinefunction(reward):
         return f"the reward {name} is asynchronous, which the installed trl cannot call"

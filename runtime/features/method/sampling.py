@@ -16,7 +16,7 @@ class Sampling(Feature):
     """Hooks for a run in which the model generates completions."""
 
     def before_arguments(self, bundle: Bundle, values: dict[str, Any]) -> None:
-        """Set the host of the vLLM server, which is known only at the launch."""
+        """Set the host of the vLLM server, because it is known only at the launch."""
         if values.get("use_vllm") and os.environ.get("XPC_VLLM_HOST"):
             values["vllm_server_host"] = os.environ["XPC_VLLM_HOST"]
 

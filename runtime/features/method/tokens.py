@@ -65,8 +65,8 @@ def _integers(value: Any, where: str, part: str) -> list[int]:
 
 
 def _without_padding(real: list[int], where: str) -> tuple[int, int]:
-    """Return two positions: of the first token that is no padding, and after the last such token. Raises RunError if
-    there is padding between the two."""
+    """Return two positions: that of the first token that is no padding, and that after the last such token. Raises
+    RunError for padding between the two."""
     if 1 not in real:
         return 0, 0
     begin, end = real.index(1), len(real) - real[::-1].index(1)

@@ -1,6 +1,6 @@
 """Tools (functions) and an environment (a class) of GRPO, in files of the bundle. The model calls them as it generates.
 
-trl renders their signatures into the prompt, executes the calls in a completion, and appends the results, which are not
+trl renders their signatures into the prompt, executes the calls in a completion, and appends the results; these are not
 trained on (trl 1.16, ``GRPOTrainer._tool_call_loop``). If a tool raises an exception, the model gets the exception as
 the tool's result. This module gives each call a time limit. It also reports some errors before the model is loaded,
 which is earlier than trl.
@@ -135,7 +135,7 @@ def _environment_problems(bundle: Bundle, instance: Any) -> Iterator[str]:
 
 
 def schema_problem(tool: Function) -> str | None:
-    """Why this function's signature cannot be rendered into the prompt, as a sentence; None if it can."""
+    """A sentence that says why this function's signature cannot be rendered into the prompt; None if it can be."""
     from transformers.utils import get_json_schema
 
     try:
@@ -147,7 +147,7 @@ def schema_problem(tool: Function) -> str | None:
 
 
 def template_problem(tokenizer: Tokenizer) -> str | None:
-    """Why trl cannot train on tool calls with this tokenizer's chat template, as a sentence; None if it can."""
+    """A sentence that says why trl cannot train on tool calls with this tokenizer's chat template, or None."""
     from trl import chat_template_utils as templates
 
     if not templates.supports_tool_calling(tokenizer):

@@ -1,4 +1,4 @@
-"""A reward model: the base weights with a new score head, which is initialized from the seed of the run."""
+"""A reward model: the base weights with a new score head. The head is initialized from the seed of the run."""
 
 import logging
 import re

@@ -125,7 +125,7 @@ def _check_digest(path: str, expected: str | None, label: str) -> None:
 
 
 def _first_wrong(path: str) -> str | None:
-    """The first line of a .jsonl file that is not UTF-8 or not a JSON object."""
+    """The first line of a .jsonl file that is no JSON object or has invalid UTF-8; None if there is no such line."""
     if not path.endswith(".jsonl"):
         return None
     with open(path, "rb") as handle:

@@ -170,8 +170,8 @@ def _packed(value: Any, where: str) -> Any:
 
 
 def _without_nulls(value: Any) -> Any:
-    """The column without those keys whose value is null. In a Parquet file, every message has all keys of the file; its
-    value is null if the stored message lacked the key.
+    """The column without those keys whose value is null. In a Parquet file, every message has all keys of the file, and
+    the value of a key that it lacked is null.
     """
     if isinstance(value, list):
         return [_without_nulls(turn) if isinstance(turn, dict) else turn for turn in value]
@@ -385,8 +385,8 @@ def _arguments(value: Any, path: str, number: int, marks: Markers) -> Any:
 
 
 def _tool(tool: Any, marks: Markers) -> Any:
-    """A copy of a tool, with markers in its name and its description, which show whether the chat template writes
-    both.
+    """A copy of a tool with a marker in its name and one in its description. The markers show whether the chat template
+    writes both.
     """
     if not isinstance(tool, dict):
         return tool

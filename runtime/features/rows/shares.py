@@ -158,7 +158,7 @@ def counts(
 
 def _divided(total: int, parts: Sequence[Fraction]) -> list[int]:
     """Divide ``total`` into whole numbers in proportion to ``parts``, which sum to 1. The numbers with the largest
-    fractions are rounded up, all others down."""
+    fractions are rounded up, all other numbers down."""
     exact = [total * part for part in parts]
     out = [floor(one) for one in exact]
     order = sorted(range(len(parts)), key=lambda number: out[number] - exact[number])

@@ -278,7 +278,7 @@ class Publisher:
             shutil.rmtree(old, ignore_errors=True)
         shutil.copytree(checkpoint, part, copy_function=_link)
         card, mine = os.path.join(self.output_dir, "README.md"), os.path.join(part, "README.md")
-        if os.path.exists(card):  # replaces peft's card, which the hub refuses if it names a local base model
+        if os.path.exists(card):  # this replaces peft's card: the hub refuses a card that names a local base model
             if os.path.exists(mine):
                 os.remove(mine)
             shutil.copy(card, mine)

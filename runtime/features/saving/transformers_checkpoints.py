@@ -15,7 +15,7 @@ class TransformersCheckpoints(Feature):
 
     def check_checkpoint(self, path: str, world: int) -> str | None:
         """Describe what is wrong with the weights, the schedule or the optimizer that transformers has written. None if
-        nothing is."""
+        nothing is wrong."""
         short = schedule(path) or _weights(path)
         if short is None and not archive_complete(os.path.join(path, "optimizer.pt")):
             short = "optimizer.pt is missing or cut off"
@@ -31,7 +31,7 @@ def weights_complete(path: str) -> bool:
 
 
 def _weights(path: str) -> str | None:
-    """Describe what is wrong with the weights that transformers has written; None if nothing is."""
+    """Describe what is wrong with the weights that transformers has written; None if nothing is wrong."""
     names = os.listdir(path)
     if INDEX in names:
         try:
