@@ -1,4 +1,4 @@
-"""Read the last published measurements that were collected, and write a section of docs/plan-accuracy.md about them.
+"""Read the newest collection of published measurements, and write the section of docs/plan-accuracy.md about it.
 
 The measurements are divided into two halves by the digest of a row's source (`points.aside`). The first half may be
 used to widen ranges and to correct formulas; the second half is never used for that. `lengths` marks runs whose rows

@@ -160,8 +160,8 @@ def loss(row: Row) -> str:
 
 
 def lora(row: Row, sizes: ModelFacts) -> Adapters:
-    """The adapters of a measured run. The plan has coefficients for some sets of target modules; the result has the set
-    that is most similar to the run's, but the measured number of parameters.
+    """The adapters of a measured run, with the measured number of parameters. The plan has coefficients for some sets
+    of target modules; the result has the set that is most similar to the run's set.
     """
     targets = row["lora_targets"]
     standing = {TARGETS[name] for name in targets if name in TARGETS}

@@ -81,8 +81,8 @@ def compared(family: str, shape: tuple[int, ...], kinds: tuple[str, ...]) -> Non
 
 @pytest.mark.parametrize("stack", STACKS)
 def test_lora_is_measured_on_a_base_of_each_precision(stack: str) -> None:
-    """If LoRA was measured in a family, it was measured on a base model of each precision. If a measurement is missing,
-    for example on a 4-bit base model, the plan's verdict is `unknown`.
+    """If LoRA was measured in a family, it was measured on a base model of each precision. If one were missing, such as
+    that on a 4-bit base model, the plan's verdict for this precision would be `unknown`.
     """
     for family, rows in coefficients.families(stack).items():
         sites = {mode.split("/")[0] for mode in rows if mode.startswith("lora-")}

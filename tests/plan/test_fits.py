@@ -375,7 +375,7 @@ def test_states_of_adapters_are_those_of_their_own_parameters(
 
 
 def test_a_faster_change_says_what_the_plan_then_chooses() -> None:
-    """After a suggested change, the compiler chooses the settings that the spec leaves open again. The text and the
+    """After a suggested change, the compiler again chooses the settings that the spec leaves open. The text and the
     JSON output list those settings whose value changes.
     """
     text = written(model="qwen2.5-0.5b-instruct", hardware="1 x h100-80gb", batch="gbs=64 seq=2048")

@@ -17,7 +17,7 @@ KEY = re.compile(r"(?m)^( *)(zero_optimization|fsdp_config|parallelism_config|da
 
 
 def on_one_line(text: str) -> str:
-    """Write every block without comments on one line. Innermost blocks come first."""
+    """Write every block that has no comments on one line. Innermost blocks come first."""
     while (
         after := BLOCK.sub(lambda block: f"{{ {', '.join(map(str.strip, block[1].strip().split(chr(10))))} }}", text)
     ) != text:

@@ -77,7 +77,7 @@ def scale(config: Any, rope: Mapping[str, Any], place: str) -> None:
 
 def scaled_keys(config: Any) -> list[str]:
     """The attributes of a configuration that contain a scaling: `rope_parameters` or `rope_scaling`."""
-    # transformers 5 calls it `rope_parameters`; `rope_scaling` is a property that sets the new attribute and warns
+    # transformers 5 has `rope_parameters`; its `rope_scaling` is a property that sets `rope_parameters` and warns
     names = [
         name for name in ("rope_parameters", "rope_scaling")
         if hasattr(config, name) and not isinstance(getattr(type(config), name, None), property)

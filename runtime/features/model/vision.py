@@ -149,7 +149,7 @@ def row_tokens(processor: Any, images: Sequence[int], conversation: Any) -> int:
 
 
 def counted(processor: Any, most: int, label: str, rows: Rows, conversations: Callable[[Any], list[Any]]) -> str:
-    """A sentence with the numbers of images and tokens in these rows. In a pair, each answer counts with the prompt.
+    """A sentence with the numbers of images and tokens in these rows. In a pair, the prompt counts with each answer.
 
     Raises RunError if a conversation has more than ``most`` tokens.
     """

@@ -13,7 +13,7 @@ from .pair_counts import PairTokenCounts
 
 PAIR, FULL_LENGTHS, HAS_ANSWERS = ("chosen_input_ids", "rejected_input_ids"), "full_lengths", "has_answers"
 MASKED = -100
-"""The label of a token without a loss. trl masks prompts, so if a pair has no answer, all its labels are this one."""
+"""The label of a token without a loss. trl masks prompts, so if a pair has no answer, all its labels are -100."""
 
 
 class Measured:

@@ -35,7 +35,7 @@ def columns(source: Source, present: Sequence[str]) -> dict[str, str]:
     """For each part of the format, the dataset's column: `{"prompt": "question"}`; ``present`` are all its columns.
 
     A preference has a prompt if the source names three columns (the first is the prompt) or, without names, has a
-    column ``prompt``. For the format unpaired, two named columns are a conversation, whose last turn is the answer, and
+    column ``prompt``. For the format unpaired, two named columns are the conversation (its last turn is the answer) and
     the label. For the format prompt, the first named column is the prompt, and all others are for the reward functions.
     Raises RunError if the number of names does not fit the format.
     """

@@ -62,8 +62,8 @@ class Hub(Feature):
     """Hooks for a run that pushes to the hub."""
 
     def check_access(self, bundle: Bundle) -> list[str]:
-        """The reasons why this run could not push, each with a remedy. The hub is asked about the token; nothing on it
-        changes."""
+        """The reasons why this run could not push, each with a remedy. This asks the hub about the token, and changes
+        nothing there."""
         if not pushes(bundle):
             return []
         repo = _repository_name(bundle)
