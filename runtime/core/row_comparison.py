@@ -133,7 +133,7 @@ def _of_conversation(messages: list[dict[str, Any]], tokenizer: Any) -> Iterator
 
 
 def _form(kind: str, before: str) -> str:
-    """The form in which a piece is wrong, such as "encoded twice", by the text ``before`` it; "" for the right form."""
+    """Describe a piece's wrong form, such as "encoded twice", by the text ``before`` it; "" if the form is right."""
     if kind == "argument" and before.endswith('\\"'):
         return "encoded twice"
     return "as Python text" if kind in PYTHON and PYTHON[kind].search(before) else ""

@@ -185,8 +185,8 @@ def _adapter(config: Record) -> Record | None:
 FLAT = ("constant", "reduce_lr_on_plateau", "greedy")
 """Schedules for which transformers ignores the warm-up."""
 SAME_OPTIMIZERS = {"adamw_8bit": "adamw_bnb_8bit"}
-"""transformers has some optimizers under two names: maps the first name to the second. The comparison replaces the
-first name by the second.
+"""Some optimizers have two names in transformers. Maps the first name to the second. The comparison uses only the
+second.
 """
 ARGUMENTS = (
     "learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm", "lr_scheduler_type",

@@ -76,7 +76,8 @@ MORE = {
 @pytest.mark.parametrize("source", MORE)
 def test_the_keys_that_are_looked_up_under_a_condition_have_rows_and_no_others(source: str) -> None:
     """An importer looks up some keys only under a condition, such as another key of the file. Each such key needs a row
-    in the table. Without the row, a file without the condition would be refused, as if the tool did not know the key.
+    in the table. Without the row, the import would refuse a file that has the key but does not meet the condition, as
+    if the tool did not know the key.
     """
     drafts = {text: convert(BARE[source] + text, "--from", source)[0] for text in ("", *MORE[source])}
     every = set().union(*(one.seen for one in drafts.values()))

@@ -8,7 +8,7 @@ from ...core.feature import Bundle, Feature, Model, Trainer
 
 WINDOW, FEWEST = 10, 3
 """WINDOW logged steps after the warm-up are checked together. A shorter run is checked at its end if it has logged
-FEWEST steps, or 2 that are 10 steps apart."""
+FEWEST steps, or 2 whose logs cover 10 steps."""
 NO_RATE = 1e-15
 """A learning rate below this number changes no float32 weight."""
 NO_GRADIENT = 1e-10
