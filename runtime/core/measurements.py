@@ -67,7 +67,7 @@ def peak(phase: str) -> None:
 
 
 def _raise(known: dict[str, int], found: Mapping[str, int]) -> None:
-    """For each kind of memory (such as "allocated"): if ``found`` has a larger size than ``known``, copy it."""
+    """For each kind of memory (such as "allocated"): if the size in ``found`` is larger, copy it to ``known``."""
     known.update({kind: max(size, known.get(kind, 0)) for kind, size in found.items()})
 
 

@@ -248,7 +248,7 @@ def result_text(value: Any) -> Any:
 
 
 def limited_class(environment: type, seconds: float) -> type:
-    """A subclass with the same name, whose methods have a time limit."""
+    """A subclass of ``environment`` with the same name, whose methods have a time limit."""
     found = dict(inspect.getmembers(environment, inspect.isfunction))
     checks: Mapping[str, Callable[[Any], str | None]] = {START: lambda _: None, SCORE: _not_a_reward}
     methods = {name: limited(one, seconds, checks.get(name)) for name, one in found.items() if not name.startswith("_")}

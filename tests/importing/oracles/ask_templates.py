@@ -50,7 +50,7 @@ class Letters:
         return self.convert_tokens_to_ids(self.eos_token)
 
     def encode(self, text: str, add_special_tokens: bool = False) -> list[int]:
-        """The token ids of a text; each letter is a token."""
+        """The ids of the tokens of a text. Each letter is a token."""
         return [ord(one) for one in text]
 
     def text(self, ids: list[int], labels: list[int]) -> str:

@@ -85,8 +85,8 @@ SHOWN = {
              batch="gbs=256 micro=16"),
     ),
 }  # fmt: skip
-"""Maps each advisory to three values: the advisory's name without a version, the code that reports it, and a spec that
-gets wrong results on one of the stacks.
+"""Maps each case to three values: the name of its advisory, the code that reports the advisory, and a spec that gets
+wrong results on one of the stacks.
 """
 
 
