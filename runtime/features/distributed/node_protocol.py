@@ -130,7 +130,7 @@ def gather(listener: socket.socket, rendezvous: Rendezvous, mine: Node) -> tuple
         try:
             hello = line.read(HELLO)
             one = Node(int(hello["rank"]), dict(hello["facts"]), [str(text) for text in hello["found"]], line)
-            dict(one.facts["files"]), dict(one.facts["versions"])  # a line from a stranger's program lacks these keys
+            dict(one.facts["files"]), dict(one.facts["versions"])  # another program's line lacks these keys
             host = str(one.facts["host"])
             if one.facts.get("token") == mine.facts["token"]:  # node 0 has connected to itself
                 line.close()

@@ -74,6 +74,8 @@ def texts(completions: list[Any]) -> list[str]:
 def verified(answers: list[str], solution: list[str], **logs: Any) -> list[float | None]:
     """1 for an answer that math_verify finds equal to the solution, otherwise 0. None if math_verify cannot parse the
     solution, such as null.
+
+    This uses trl's function if the installed trl has one, otherwise Open-R1's.
     """
     try:
         from trl.rewards import accuracy_reward

@@ -152,7 +152,7 @@ def _short_enough(row: Mapping[str, Any], tokenizer: Tokenizer, most: int, resto
 
 
 def of_row(row: Mapping[str, Any], tokenizer: Tokenizer, end: str) -> list[int]:
-    """The numbers of tokens of a row, one for each of its answers. ``end`` is appended to a text without it."""
+    """The numbers of tokens of a row, one per answer. ``end`` is appended to a text that does not end with it."""
     if "messages" in row:
         return [_rendered(row, row["messages"], tokenizer, False)]
     if "input_ids" in row:
