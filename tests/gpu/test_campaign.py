@@ -43,7 +43,7 @@ def test_a_card_has_its_name_in_the_registry(card, gib, name):
 
 
 def test_unknown_card_is_reported():
-    with pytest.raises(SystemExit, match="no card like"):
+    with pytest.raises(SystemExit, match="no GPU like"):
         machine.card_name("Voodoo 2", 2**30)
 
 

@@ -78,6 +78,8 @@ REPORT = "import sys\nopen(sys.argv[-1], 'w').write({!r})\n"
 def as_pip(monkeypatch, folder, program):
     put(folder, {"pip/__init__.py": "", "pip/__main__.py": program})
     monkeypatch.setenv("PYTHONPATH", f"{folder}:{os.environ.get('PYTHONPATH', '')}")
+    # a second program of the same size, written in the same second, would be run from the bytecode of the first
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
 
 
 def refused(*more):

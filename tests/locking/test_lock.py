@@ -162,7 +162,7 @@ def test_update_of_one_name_changes_only_that_pin(locked, served):
 STALE = {
     "another-branch": ("train me/model", "train me/model@v1", "the model me/model@v1 is not pinned"),
     "another-dataset": ("on me/rows", "on me/others", "the spec no longer names the dataset me/rows"),
-    "another-setting": ("gbs = 4", "gbs = 8", "the bundle differs from the one that the lock"),
+    "another-setting": ("gbs = 4", "gbs = 8", "the lock was written for another bundle"),
     "another-stack": ("batch {", "target trl-0.24\nbatch {", "the lock is for trl-1.16"),
     "more-packages": ("batch {", "track wandb\nbatch {", "the packages of requirements.txt are not resolved"),
     "a-file": ("batch {", 'model {\n  chat_template = file("t.jinja")\n}\nbatch {', "t.jinja is not in the lock"),
