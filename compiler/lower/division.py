@@ -1,5 +1,9 @@
 """Find in which ways a resumed run may divide its global batch differently than before: among another number of
 processes, or into other micro-batches.
+
+accelerate gives micro-batches to the processes in turn. Therefore a step has the same rows in the same order with every
+division into processes, micro-batches and accumulation. But other things in a step may depend on the division, and this
+module lists them. When a run resumes, `runtime/core/same_run.py` compares the list with the earlier run's.
 """
 
 from __future__ import annotations

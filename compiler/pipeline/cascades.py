@@ -1,5 +1,11 @@
 """Drop findings that are only consequences of a misspelt name or a wrong value, and add findings that appear once this
 error is corrected. This module is imported only for a spec with such an error.
+
+For example, `hadrware 1 x a100-80gb` is not a hardware setting, so the default hardware with 8 GPUs is assumed, and a
+second error says that `gbs=1` cannot be divided by 8. To find such consequences, the suggested edits are applied and
+the changed text is checked: a finding that it does not have was only a consequence. If the changed text has an error
+that was hidden before, the error is reported in the same round: in `sweep { warmup_ratio = [0.03] }`, the name becomes
+`warmup`, and only then is 0.03 known to be a share.
 """
 
 from __future__ import annotations

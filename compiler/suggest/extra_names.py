@@ -25,6 +25,8 @@ MOST = 100
 def owned(item: Item, name: str, path: str, known_as: str = "", gpu: Gpu | None = None) -> Diagnostic:
     """The finding for a name in `extra` that has a setting of its own (`path`), which decides its value. `known_as` is
     the argument's name in the chosen stack, if the library has renamed it.
+
+    The help does not propose bf16 if the GPU does not have it.
     """
     if name.rpartition(".")[2].endswith("activation_checkpointing") and path == "strategy":
         setting = schema.BY_PATH["memory.checkpointing"]

@@ -1,4 +1,8 @@
-"""Guess which registered model, dataset or GPU an unknown name stands for."""
+"""Guess which registered model, dataset or GPU an unknown name stands for.
+
+A name is parsed into words and sizes: `llama3.1-8b-it` is llama, 3.1 and 8b, and a chat model. A suggestion has the
+same sizes. For the name of a base model, no chat model is suggested.
+"""
 
 from __future__ import annotations
 

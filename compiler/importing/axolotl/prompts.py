@@ -1,5 +1,7 @@
 """Convert axolotl's prompts to a Jinja template of the spec. A prompt is a text with placeholders for a row's columns,
 such as alpaca's "### Instruction:" followed by the instruction.
+
+Source: axolotl 0.18.0, prompters.py, prompt_strategies/ and utils/data/wrappers.py.
 """
 
 from __future__ import annotations

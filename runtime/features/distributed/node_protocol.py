@@ -204,6 +204,8 @@ def receive(one: Node) -> dict[str, Any]:
 def skew(one: Node, clock: Callable[[], float] = time.time) -> tuple[float, float]:
     """Return two numbers of seconds: how far a node's clock is ahead of this node's clock, and the possible error of
     the first number.
+
+    The node reads its clock between question and answer, so the error is at most half of the round trip.
     """
     before = clock()
     answer = ask(one, {"ask": "clock"})
