@@ -26,7 +26,7 @@ TOKENS = {
     "constant.language": Keyword.Constant,
     "constant.numeric": Number,
 }
-"""The token of each scope of TextMate, by its beginning."""
+"""Maps the beginning of a TextMate scope's name to the token of Pygments."""
 
 
 def _rules() -> list[tuple[str, _TokenType]]:

@@ -256,8 +256,8 @@ def _casts(load: Load) -> float:
 
 
 def _kept(load: Load) -> float:
-    """The bytes per token that a recomputed layer saves: its hidden state. The hidden state is float32 if autocast
-    leaves the residual stream in float32.
+    """The bytes per token that a recomputed layer keeps for the backward pass: only its hidden state, which is float32
+    if autocast leaves the residual stream in float32.
     """
     stays = load.amp and load.weight == 4 and load.engine == "none"
     if load.norms_widened and load.amp:

@@ -65,7 +65,7 @@ def head_choice(clause: str, name: str, node: Value | None, typed: str | None) -
     if name in head.choices:
         return None if node is not None and f"{clause}.{name}s" in schema.BY_PATH else name
     if text in head.choices and not any(row.name == name for row in schema.TABLE):
-        # the user wrote a choice as the value of another name, as in `scheduler = slurm` for `launch slurm`
+        # the value is right and its name is wrong, as in `scheduler = slurm` instead of `launch slurm`
         return text
     if letters(name + text) in map(letters, head.choices):
         # name and value together are a choice: `zero = 3` means `zero3`

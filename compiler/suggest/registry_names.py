@@ -339,8 +339,8 @@ def _unknown(code: str, message: str, node: Ref, label: Label, guess: Guess, hub
 
 
 def _swapped(name: str, line: str, local: str) -> str | None:
-    """If a user has swapped the model and the data, the first line with both in the right order. Otherwise None. They
-    are swapped if the model is the name of a dataset, or the data is the name of a model.
+    """Return the first line with the model and the data in the right order, if the user has swapped them; otherwise
+    None. They are swapped if the model is the name of a dataset, or the data is the name of a model.
     """
     known = registry.find_dataset(name) if local == "folder" else registry.find_model(name)
     if known is None:

@@ -197,7 +197,7 @@ class Feature:
         return kind
 
     def tokens_counted(self, bundle: "Bundle", counts: TokenCounts, prepared: Rows) -> None:
-        """After the trainer has tokenized its rows into ``prepared``: correct ``counts``, the counts of tokens."""
+        """Correct the token counts in ``counts``. Called when the trainer has tokenized its rows into ``prepared``."""
 
     def local_model(self, bundle: "Bundle", model: Mapping[str, Any], place: str) -> str:
         """The folder to load a local model from. By default, this is ``place``. Raises RunError if it is missing."""

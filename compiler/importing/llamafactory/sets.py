@@ -144,5 +144,5 @@ def _unread(draft: Draft, entry: Entry, name: str, columns: Mapping[str, str], t
     elif form not in ("alpaca", "sharegpt"):
         whys.append(f"`{name}` has rows of `{form[:40]}`, a format that LLaMA-Factory does not have")
     for why in whys:
-        draft.error(entry, why, "write the rows as messages, and name them by `--data`")
+        draft.error(entry, why, "write the rows as messages, and give their file with `--data`")
     return bool(whys) or "tools" in columns

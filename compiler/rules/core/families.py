@@ -47,7 +47,7 @@ def has_attention(spec: Spec, attn: str) -> bool:
 
 
 def mask_is_exact(spec: Spec) -> bool:
-    """Whether the target's attention mask separates packed documents of this model without a flash kernel."""
+    """Whether, for this model, the target's attention mask keeps packed documents apart without a flash kernel."""
     known, facts = family(spec), spec.stack.facts
     exact = known is not None and known.packing == "exact" and known.model_type not in facts.mask_mixes
     return facts.isolate_mask and exact

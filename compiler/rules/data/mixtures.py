@@ -163,7 +163,7 @@ def rows_of_a_mixture(spec: Spec) -> Iterator[Finding]:
 
 
 def _most_repeated(sources: Sequence[DataSource], used: Sequence[int], held: Sequence[int]) -> float:
-    """How many times an epoch uses each row of a source: the largest of these numbers for all sources."""
+    """How many times an epoch uses each row of the source that it repeats most."""
     rows_left = [(available(source) or 0) - out for source, out in zip(sources, held, strict=True)]
     return max((count / left for count, left in zip(used, rows_left, strict=True) if left > 0), default=0)
 

@@ -204,10 +204,10 @@ def cannot_be_sharded(spec: Spec) -> Iterator[Finding]:
     and some optimizers cannot update such parameters. For example, GaLore and APOLLO project matrices, but under ZeRO
     and FSDP1 they get flat pieces.
 
-    Without this rule: most of these runs fail at the first step. Under ZeRO, GaLore, APOLLO and Adagrad raise
-    IndexError, LOMO TypeError, and StableAdamW under zero3 RuntimeError. Under FSDP1, GaLore and APOLLO raise
-    IndexError. Under FSDP2, APOLLO raises KeyError and Adafactor RuntimeError; GaLore and Adagrad raise KeyError at the
-    first checkpoint.
+    Without this rule: most of these runs fail at the first step. With ZeRO, they
+    raise IndexError (GaLore, APOLLO, Adagrad), TypeError (LOMO) or RuntimeError (StableAdamW, only zero3); with FSDP1,
+    IndexError (GaLore, APOLLO); with FSDP2, KeyError (APOLLO), RuntimeError (Adafactor), or KeyError at the first
+    checkpoint (GaLore, Adagrad).
 
     Source: confirmed by running each optimizer on trl-1.16 and trl-0.18, in two processes.
     """

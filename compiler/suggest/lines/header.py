@@ -28,7 +28,7 @@ LONGEST = 200
 
 
 def rewrite_header(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """Replace all findings about a first line with settings in words by one finding about the complete line."""
+    """If the first line has settings in English words, replace all findings about it by one about the complete line."""
     out = list(problems)
     for one in problems:
         if one.primary is None or one.severity != ERROR or one.code[:3] not in ("XP0", "XP1"):

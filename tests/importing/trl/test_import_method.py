@@ -1,5 +1,5 @@
-"""The training method of a TRL file. Its path in the repository names the method, in whatever folder the command is
-started. If the keys fit several methods for pairs of answers, the import warns.
+"""The training method of a TRL file. The method is read from the file's path within the repository, so the folder in
+which the command is started does not matter. If the keys fit several preference methods, the import warns.
 """
 
 from __future__ import annotations

@@ -193,8 +193,8 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
 
 
 class Commands:
-    """Serves the processes of warm_python.py, its clients. Each client gets a fork. The fork gets the signals that its
-    client gets, and is killed if its client ends.
+    """Serves its clients, which are processes of warm_python.py. Each client gets a fork. The fork gets the signals
+    that its client gets, and is killed if its client ends.
     """
 
     def __init__(self, listener: socket.socket, selector: selectors.BaseSelector) -> None:
