@@ -47,10 +47,8 @@ def move_length(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
         if start <= train.span.end or (alone is None and place is None):
             continue
         gone = [Edit(Span(start - 1, end), "")]
-        if place is not None:
-            statement, body, index, _ = place
-            bare = len(body.items) == 1 and _is_bare(statement)
-            gone = [Edit(Span(start - 1, end), "")] if bare else _without(text, body, [index])
+        if place is not None and (len(place[1].items) > 1 or not _is_bare(place[0])):
+            gone = _without(text, place[1], [place[2]])
         after = train.data.span.end
         edits = (Edit(Span(after, after), f" {advice['form']}"), *gone)
         return [evolve(one, edits=edits) if each is one else each for each in problems]
