@@ -12,8 +12,8 @@ from xpc.compiler.suggest.converted_values import COUNTED, REPOSITORY
 from xpc.grammar.record import mutable
 
 BETWEEN = (
-    "a", "the", "model", "it", "checkpoint", "checkpoints", "weights", "metrics", "loss", "once", "and", "results", "to",
-    "with",
+    "a", "the", "model", "it", "checkpoint", "checkpoints", "weights", "metrics", "loss", "once", "and", "results",
+    "to", "with",
 )  # fmt: skip
 """Words between a clause and `every`: `save a checkpoint every 500 steps`."""
 TRACKERS = tuple(one for one in schema.BY_PATH["track"].choices if one != "none")
