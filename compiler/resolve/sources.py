@@ -373,8 +373,7 @@ def _not_here(path: str, label: Label, shape: str | None, workspace: Workspace) 
     warning. It may be there if the spec states `format`, or if the parent folder does not exist here either.
     """
     elsewhere = shape is not None or workspace.kind(path.rpartition("/")[0] or ("/" if path[:1] == "/" else ".")) == ""
-    other = workspace.other_kind(path)
-    if other:
+    if other := workspace.other_kind(path):
         help = "name a file of rows, or a folder of such files"
         return report("XP123", f"`{path[:80]}` {other}", label, help=help)
     if "://" in path or path[:2] == "~/":
@@ -390,10 +389,12 @@ def _not_here(path: str, label: Label, shape: str | None, workspace: Workspace) 
         help = "patterns are not supported: name the folder, whose files are read together"
     elif near is not None and near.lower().endswith(DATA_FORMATS) == path.lower().endswith(DATA_FORMATS):
         help = f'name `"{near}"`, which is here'
-    elif is_hub_id(path) and not workspace.help_for_base(path, label.source.name):
+    elif from_base := workspace.help_for_base(path, label.source.name):
+        help = from_base
+    elif is_hub_id(path):
         help = f"write `{path}` without quotes for a dataset of the hub"
+    elif elsewhere:
+        help = "the path is relative to the spec; when the run starts, XPC_DATA_ROOT can name another folder"
     else:
-        machine = "for data on another machine write `data(format=...)`"
-        machine = "when the run starts, XPC_DATA_ROOT can name another folder" if elsewhere else machine
-        help = workspace.help_for_base(path, label.source.name) or f"the path is relative to the spec; {machine}"
+        help = "the path is relative to the spec; for data on another machine write `data(format=...)`"
     return evolve(report("XP123", message, label, help=help), severity="warning" if elsewhere else ERROR)
