@@ -226,11 +226,14 @@ def test_pins_are_the_versions_that_the_table_was_read_from(name: str) -> None:
 
 
 def test_the_training_extra_is_the_default_target() -> None:
+    """The extra pins each package that every bundle needs. For an unpinned package, pip would install the newest
+    version for its Python, and a bundle would refuse to start with it.
+    """
     with open(os.path.join(ROOT, "pyproject.toml"), "rb") as file:
         train = tomllib.load(file)["project"]["optional-dependencies"]["train"]
-    pins = stack_of(stacks.DEFAULT).pins
-    assert set(train) <= {f"{package}=={version}" for package, version in pins.items()}
-    needed = {"torch", "transformers", "trl", "accelerate", "deepspeed", "liger-kernel"}
+    stack = stack_of(stacks.DEFAULT)
+    assert set(train) <= {f"{package}=={version}" for package, version in stack.pins.items()}
+    needed = {*stack.requirements(), "deepspeed", "liger-kernel"}
     assert needed <= {one.partition("==")[0] for one in train}
 
 
