@@ -8,7 +8,7 @@ from xpc.compiler import registry
 from xpc.compiler.language.items import DEFAULT
 from xpc.compiler.language.kinds import EPOCH, Amount
 from xpc.compiler.language.methods import DEFAULT as USUAL
-from xpc.compiler.language.schema import ADAPTERS, BY_PATH, TABLE, path_of
+from xpc.compiler.language.schema import ADAPTERS, BY_PATH, TABLE
 from xpc.compiler.language.setting import Path
 from xpc.compiler.language.strategies import FSDP, OLD_STRATEGIES
 from xpc.compiler.plan import CHOSEN
@@ -168,21 +168,19 @@ class Derivation(OpenSpec):
         if REENTRANT not in self.values and (why := why_reentrant(self.stack, self.get)):
             self.set(REENTRANT, True, why)
         for path in RECOMPUTATION:
-            if path not in self.values:
-                self.values[path] = Value(BY_PATH[path].default, Origin(DEFAULT))
+            self.default(path, BY_PATH[path].default)
 
     def _defaults(self) -> None:
         streams = self.get("data.streaming") is True
-        if "eval.data" in self.values and "eval.every" not in self.values:
-            self.set("eval.every", TENTH if streams else EPOCH, "`eval` names its rows", DEFAULT)
-        if streams and "save.every" not in self.values:
-            self.set("save.every", TENTH, "a stream has no epochs", DEFAULT)
+        if "eval.data" in self.values:
+            self.default("eval.every", TENTH if streams else EPOCH, "`eval` names its rows")
+        if streams:
+            self.default("save.every", TENTH, "a stream has no epochs")
         method = self.method.name
         for row in TABLE:
-            if row.default is None or row.path in self.values or row.path in RECOMPUTATION:
-                continue
-            if not row.methods or method in row.methods:
-                self.values[row.path] = Value(row.default, Origin(DEFAULT))
+            applies = not row.methods or method in row.methods
+            if row.default is not None and row.path not in RECOMPUTATION and applies:
+                self.default(row.path, row.default)
 
     def _optimizer(self) -> None:
         """Set the defaults of special optimizers and schedules. derive_optimizer is imported only for specs that name
@@ -206,20 +204,17 @@ class Derivation(OpenSpec):
                 name, Origin(old.origin.kind, old.origin.label, f"{written} is an old name of {name}")
             )
             for path, value in settings.items():
-                if path not in self.values:
-                    self.values[path] = Value(value, Origin(old.origin.kind, old.origin.label, f"{written} means so"))
+                origin = Origin(old.origin.kind, old.origin.label, f"{written} means so")
+                self.values.setdefault(path, Value(value, origin))
         if self.get("strategy") in FSDP:
-            if "strategy.reshard" not in self.values:
-                self.set("strategy.reshard", True, "", DEFAULT)
-            if "strategy.state_dict" not in self.values:
-                lost = "fsdp2_full" in self.stack.facts.fsdp_adapters_lost and self.get("strategy") != "fsdp1"
-                if lost and self.get("lora") and self.get("save.full_state") is not False:
-                    why = f"a full checkpoint of {self.stack.name} has only one shard of an adapter"
-                    self.set("strategy.state_dict", "sharded", why, DEFAULT)
-                else:
-                    self.set("strategy.state_dict", "full", "", DEFAULT)
-        if self.get("strategy") == "hsdp" and "strategy.shard" not in self.values:
-            self.set("strategy.shard", self.hardware.processes, "the processes of one node", DEFAULT)
+            self.default("strategy.reshard", True)
+            lost = "fsdp2_full" in self.stack.facts.fsdp_adapters_lost and self.get("strategy") != "fsdp1"
+            if lost and self.get("lora") and self.get("save.full_state") is not False:
+                why = f"a full checkpoint of {self.stack.name} has only one shard of an adapter"
+                self.default("strategy.state_dict", "sharded", why)
+            self.default("strategy.state_dict", "full")
+        if self.get("strategy") == "hsdp":
+            self.default("strategy.shard", self.hardware.processes, "the processes of one node")
 
     def _strategy(self) -> None:
         if "strategy" in self.values or self._chosen("strategy"):
@@ -263,13 +258,11 @@ class Derivation(OpenSpec):
     def _packing(self) -> None:
         if self.get("batch.packing") is not True:
             return
-        if "batch.packing.strategy" not in self.values:
-            name = next(iter(self.stack.packing))
-            self.set("batch.packing.strategy", name, f"{self.stack.name}'s own", DEFAULT)
+        self.default("batch.packing.strategy", next(iter(self.stack.packing)), f"{self.stack.name}'s own")
         # the rows of a stream are cut into sequences that do not record where a document ends, so attention cannot
         # isolate documents, and rules refuse `isolate`
-        if "batch.packing.isolate" not in self.values and self.get("batch.packing.strategy") != "wrapped":
-            self.set("batch.packing.isolate", "flash", "the attention kernel keeps documents apart", DEFAULT)
+        if self.get("batch.packing.strategy") != "wrapped":
+            self.default("batch.packing.isolate", "flash", "the attention kernel keeps documents apart")
 
     def _length(self) -> None:
         """Add a note on the assumed sequence length, and on what happens to longer rows. If the target does not
@@ -319,12 +312,9 @@ class Derivation(OpenSpec):
         """
         from xpc.compiler.language.repository_names import of_folder
 
-        if "save.hub.name" not in self.values:
-            self.set("save.hub.name", of_folder(str(self.get("save"))), "the last part of `save`", DEFAULT)
-        for name, value in (("strategy", "every_save"), ("checkpoint_branches", False)):
-            path = path_of(f"save.hub.{name}")
-            if path not in self.values:
-                self.set(path, value, "", DEFAULT)
+        self.default("save.hub.name", of_folder(str(self.get("save"))), "the last part of `save`")
+        self.default("save.hub.strategy", "every_save")
+        self.default("save.hub.checkpoint_branches", False)
 
     def _rest(self) -> None:
         if "save" not in self.values:
@@ -341,12 +331,11 @@ class Derivation(OpenSpec):
             self.note(
                 "train.epochs", "the spec states no length: the run lasts 3 epochs", "`for 3 epochs` states this choice"
             )
-        if "data.exhausted" not in self.values and any(one.share is not None for one in self.data):
-            self.set("data.exhausted", "stop", "", DEFAULT)
-        for path, value in (("data.documents", "line"), ("data.long", "cut")):
-            if path not in self.values and any(one.documents for one in self.data):
-                self.set(path_of(path), value, "", DEFAULT)
-        if self.get("data.streaming") is True and self.get("data.shuffle") and "data.shuffle_buffer" not in self.values:
-            self.set("data.shuffle_buffer", SHUFFLE_BUFFER, "", DEFAULT)
-        if "data.seed" not in self.values:
-            self.set("data.seed", self.get("seed"), "as `seed`", DEFAULT)
+        if any(one.share is not None for one in self.data):
+            self.default("data.exhausted", "stop")
+        if any(one.documents for one in self.data):
+            self.default("data.documents", "line")
+            self.default("data.long", "cut")
+        if self.get("data.streaming") is True and self.get("data.shuffle"):
+            self.default("data.shuffle_buffer", SHUFFLE_BUFFER)
+        self.default("data.seed", self.get("seed"), "as `seed`")

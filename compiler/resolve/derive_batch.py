@@ -37,8 +37,7 @@ def micro_batch(of: OpenSpec, planned: plan.Micro | None) -> None:
         from xpc.compiler.resolve import derive_method
 
         derive_method.batch(of, world, micro)
-    if "eval.micro" not in of.values:
-        of.set("eval.micro", micro, "as in training", DEFAULT)
+    of.default("eval.micro", micro, "as in training")
 
 
 def _derived_gbs(of: OpenSpec, world: int, micro: int | None, accum: int | None) -> int:

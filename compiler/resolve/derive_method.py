@@ -55,33 +55,27 @@ def adapter(of: OpenSpec) -> None:
     """Set the defaults of the adapter. With `qlora`, the base model is quantized to 4 bits; its weights that are not
     quantized get the dtype in which the model computes.
     """
-    if "lora.targets" not in of.values:
-        of.set("lora.targets", "all-linear", "every linear layer except the output head", DEFAULT)
+    of.default("lora.targets", "all-linear", "every linear layer except the output head")
     stacks = adapted(of.stack, of.model.model_type, of.get("lora.targets")) or of.get("lora.parameters")
-    if "lora.dropout" not in of.values and stacks:
-        of.set(
-            "lora.dropout", 0.0, "adapters on experts that are stacked in one parameter cannot have dropout", DEFAULT
-        )
+    if stacks:
+        of.default("lora.dropout", 0.0, "adapters on experts that are stacked in one parameter cannot have dropout")
     kind = next((one for one in ADAPTERS if of.get(one) is True), "lora")
-    if kind in ("lora", "qlora") and "lora.dropout" not in of.values and of.method.grouped:
-        of.set("lora.dropout", 0.0, "importance ratios need the same neurons twice; PEFT's default", DEFAULT)
+    if kind in ("lora", "qlora") and of.method.grouped:
+        of.default("lora.dropout", 0.0, "importance ratios need the same neurons twice; PEFT's default")
     for name, value in OTHERS.get(kind, LORA).items() if kind != "oft" else ():
-        path = path_of(f"lora.{name}")
-        if path not in of.values:
-            of.set(path, value, "PEFT's default" if kind in OTHERS else "TRL's default", DEFAULT)
+        of.default(path_of(f"lora.{name}"), value, "PEFT's default" if kind in OTHERS else "TRL's default")
     if of.get("oft") is True:
-        if "lora.dropout" not in of.values:
-            of.set("lora.dropout", 0.0, "PEFT's default", DEFAULT)
-        if "lora.rank" not in of.values and "lora.block_size" not in of.values:
-            of.set("lora.block_size", OFT_BLOCK, "PEFT's default", DEFAULT)
-    if of.get("lora.init") == "eva" and "lora.init_rows" not in of.values:
-        of.set("lora.init_rows", EVA_ROWS, OURS, DEFAULT)
-    if "lora.lr_ratio" in of.values and "lora.embedding_lr" not in of.values:
-        of.set("lora.embedding_lr", EMBEDDING_LR, "PEFT's default", DEFAULT)
-    if of.get("qlora") is True and "lora.bits" not in of.values:
-        of.set("lora.bits", 4, "qlora", DEFAULT)
-    if of.get("lora.bits") == 4 and "lora.double_quant" not in of.values:
-        of.set("lora.double_quant", True, "as QLoRA was published", DEFAULT)
+        of.default("lora.dropout", 0.0, "PEFT's default")
+        if "lora.rank" not in of.values:
+            of.default("lora.block_size", OFT_BLOCK, "PEFT's default")
+    if of.get("lora.init") == "eva":
+        of.default("lora.init_rows", EVA_ROWS, OURS)
+    if "lora.lr_ratio" in of.values:
+        of.default("lora.embedding_lr", EMBEDDING_LR, "PEFT's default")
+    if of.get("qlora") is True:
+        of.default("lora.bits", 4, "qlora")
+    if of.get("lora.bits") == 4:
+        of.default("lora.double_quant", True, "as QLoRA was published")
     if "lora.bits" in of.values and "model.dtype" not in of.values:
         of.set("model.dtype", of.get("precision"), "the dtype that a quantized base computes in")
 
@@ -110,9 +104,8 @@ def own_defaults(of: OpenSpec, method: str) -> None:
     base = of.stack.base_arguments(of.stack.config(method))
     why = f"the default of {of.stack.name}"
     own = METHODS[method].defaults
-    if "optimizer.lr" not in of.values:
-        rate = own.get("optimizer.lr", base["learning_rate"])
-        of.set("optimizer.lr", rate, f"{OURS if 'optimizer.lr' in own else why} for {method}", DEFAULT)
+    rate = own.get("optimizer.lr", base["learning_rate"])
+    of.default("optimizer.lr", rate, f"{OURS if 'optimizer.lr' in own else why} for {method}")
     for row in TABLE:
         if method not in row.methods or row.path in of.values or row.default is not None:
             continue
@@ -168,12 +161,11 @@ def batch(of: OpenSpec, world: int, micro: int) -> None:
     """Set two values that follow from the batch, for a method that compares rewards in groups: `steps_per_generation`
     (micro-batches per generation), and an evaluation micro-batch that has complete groups of completions.
     """
-    if "method.steps_per_generation" not in of.values:
-        of.set("method.steps_per_generation", of.get("batch.accum"), "the accumulation", DEFAULT)
+    of.default("method.steps_per_generation", of.get("batch.accum"), "the accumulation")
     size = group(of)
-    if "eval.micro" not in of.values and (micro * world) % size:
+    if (micro * world) % size:
         least = size // gcd(size, world)
-        of.set("eval.micro", least * -(-micro // least), f"whole groups of {size} completions", DEFAULT)
+        of.default("eval.micro", least * -(-micro // least), f"whole groups of {size} completions")
 
 
 def memory(of: OpenSpec, inputs: MemoryInputs) -> MemoryInputs:

@@ -8,7 +8,6 @@ from xpc.compiler.language.items import DEFAULT
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.optimizers import LOW_RANK, PACKAGES, SCHEDULE_FREE
 from xpc.compiler.language.schema import path_of
-from xpc.compiler.language.setting import Path
 from xpc.compiler.resolve.open_spec import OpenSpec
 
 FACTORS = {"reduce_lr_on_plateau": 0.1, "greedy": 0.95}
@@ -28,20 +27,15 @@ def own_defaults(of: OpenSpec, optimizer: str, schedule: str) -> None:
     if optimizer in LOW_RANK:
         scale = 0.25 if optimizer in PACKAGES["galore"] else 1.0
         for name, value in (("rank", 128), ("scale", scale), ("update_proj_gap", 200)):
-            _fill(of, path_of(f"optimizer.{name}"), value, "transformers' own")
+            of.default(path_of(f"optimizer.{name}"), value, "transformers' own")
     if optimizer == "muon":
-        _fill(of, "optimizer.momentum", MOMENTUM, "torch's own")
-        _fill(of, "optimizer.adjust_lr", "match_rms_adamw", "learning rates for AdamW fit it")
-        _fill(of, "optimizer.adamw_lr", of.get("optimizer.lr"), "that of the hidden matrices")
+        of.default("optimizer.momentum", MOMENTUM, "torch's own")
+        of.default("optimizer.adjust_lr", "match_rms_adamw", "learning rates for AdamW fit it")
+        of.default("optimizer.adamw_lr", of.get("optimizer.lr"), "that of the hidden matrices")
     if optimizer in SCHEDULE_FREE and of.values["schedule"].origin.kind == DEFAULT:
         of.set("schedule", "constant", f"{optimizer} needs no decay", DEFAULT)
     if schedule in FACTORS:
-        _fill(of, "schedule.factor", FACTORS[schedule], "transformers' own")
-        _fill(of, "schedule.patience", PATIENCE, "transformers' own")
+        of.default("schedule.factor", FACTORS[schedule], "transformers' own")
+        of.default("schedule.patience", PATIENCE, "transformers' own")
     if schedule == "greedy":
-        _fill(of, "schedule.max_lr", Amount("share", 1.0), "the peak is the highest")
-
-
-def _fill(of: OpenSpec, path: Path, value: object, why: str) -> None:
-    if path not in of.values:
-        of.set(path, value, why, DEFAULT)
+        of.default("schedule.max_lr", Amount("share", 1.0), "the peak is the highest")

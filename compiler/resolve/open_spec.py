@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from xpc.compiler.language.codes import report
-from xpc.compiler.language.items import DERIVED
-from xpc.compiler.language.methods import DEFAULT, METHODS, Method
+from xpc.compiler.language.items import DEFAULT, DERIVED
+from xpc.compiler.language.methods import DEFAULT as USUAL
+from xpc.compiler.language.methods import METHODS, Method
 from xpc.compiler.language.setting import Path
 from xpc.compiler.spec.resources import Hardware, Model
 from xpc.compiler.spec.values import Origin, Value, of_path
@@ -42,7 +43,7 @@ class OpenSpec:
     @property
     def method(self) -> Method:
         """The training method, with all its properties."""
-        return METHODS[str(self.get("method") or DEFAULT)]
+        return METHODS[str(self.get("method") or USUAL)]
 
     @property
     def replicas(self) -> int:
@@ -56,6 +57,11 @@ class OpenSpec:
         DEFAULT.
         """
         self.values[path] = Value(value, Origin(kind, None, why))
+
+    def default(self, path: Path, value: object, why: str = "") -> None:
+        """Set a setting to its default, unless the spec states it."""
+        if path not in self.values:
+            self.set(path, value, why, DEFAULT)
 
     def note(self, path: Path, message: str, help: str) -> None:
         """Add a note that the value of a setting is assumed."""
