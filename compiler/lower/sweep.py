@@ -76,8 +76,7 @@ def starters(specs: Sequence[Spec], name: str, pins: Mapping[str, str]) -> dict[
 def named(spec: CheckedSpec, member: str) -> CheckedSpec:
     """The spec of a member, with the name and the output folder that the member's bundle gets."""
     folder = f"{spec.name}.bundle/{MEMBERS}/{member}"
-    own = evolve(spec, name=f"{spec.name}-{plain_name(member)}", folder=folder)
-    return CheckedSpec.of(own, spec.problems, spec.silenced)
+    return evolve(spec, name=f"{spec.name}-{plain_name(member)}", folder=folder)
 
 
 def value(member: Member, path: str) -> str:

@@ -176,9 +176,9 @@ def _with_digests(spec: CheckedSpec, workspace: Workspace, images: Known) -> Che
     """
     from xpc.compiler.resolve.weights import with_weights
 
-    spec = with_weights(spec, workspace, workspace.memory, workspace.trusts_memory)
+    spec = with_weights(spec, workspace)
     if spec.reads_images:
         from xpc.compiler.resolve.image_digests import with_images  # imported only here, because few specs have images
 
-        spec = with_images(spec, workspace, workspace.memory, images)
+        spec = with_images(spec, workspace, images)
     return spec

@@ -43,23 +43,21 @@ its rows.
 
 
 def with_images(
-    spec: CheckedSpec, workspace: Workspace, memory: FileMemory | None = None, known: Known | None = None,
-    trusted: Callable[[str], bytes | None] | None = None,
-) -> CheckedSpec:  # fmt: skip
+    spec: CheckedSpec, workspace: Workspace, known: Known, trusted: Callable[[str], bytes | None] | None = None
+) -> CheckedSpec:
     """Return the spec with the lists of its images. `known` is a cache, so that the members of a sweep make each list
     only once.
 
     `trusted` is a function that returns a source's list from an existing bundle. If no image has changed since this
     list was made, the list is used again and no image is read. An image counts as unchanged if its size, times and
-    inode are those in `memory`.
+    inode are those in the workspace's memory.
     """
     found: dict[str, ImageList] = {}
-    known = {} if known is None else known
     for source in pictured(spec):
         path = source.path or ""
         key = (path, " ".join(str(part.sha256) for part in source.parts or (source,)))
         if key not in known:
-            known[key] = _listed(source, workspace, memory, trusted)
+            known[key] = _listed(source, workspace, trusted)
         made = known[key]
         if made is not None:
             found[path] = made
@@ -82,7 +80,7 @@ def listing(spec: CheckedSpec, images: Mapping[str, ImageList]) -> CheckedSpec:
     if not images:
         return spec
     bundled = {**spec.bundled, **{one.name: one.data for one in images.values() if one.name}}
-    return CheckedSpec.of(evolve(spec, images=images, bundled=bundled), spec.problems, spec.silenced)
+    return evolve(spec, images=images, bundled=bundled)
 
 
 def pictured(spec: Spec) -> Iterator[DataSource]:
@@ -112,9 +110,9 @@ def _list(name: str, data: bytes) -> ImageList:
 
 
 def _listed(
-    source: DataSource, workspace: Workspace, memory: FileMemory | None, trusted: Callable[[str], bytes | None] | None
+    source: DataSource, workspace: Workspace, trusted: Callable[[str], bytes | None] | None
 ) -> ImageList | None:
-    paths = image_paths(source, workspace)
+    memory, paths = workspace.memory, image_paths(source, workspace)
     if not paths:
         return UNREAD if paths is None else None
     name, folder = list_name(source.path or ""), image_folder(source)

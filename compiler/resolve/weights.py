@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.files.file_digests import file_digest
-from xpc.compiler.files.file_memory import FileMemory
 from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.spec import Spec
 from xpc.compiler.spec.checked import CheckedSpec
@@ -17,19 +16,18 @@ from xpc.grammar.record import evolve
 from xpc.runtime.features.launch.model_folder import is_read
 
 
-def with_weights(spec: CheckedSpec, workspace: Workspace, memory: FileMemory | None, trusted: bool) -> CheckedSpec:
+def with_weights(spec: CheckedSpec, workspace: Workspace) -> CheckedSpec:
     """Return the spec with the digests of the files of its local models, each under the file's name in the spec.
 
-    The digests are stored in `memory`. With `trusted`, a file whose digest is stored is not read again.
+    The digests are stored in the workspace's memory. If the workspace trusts this memory, a file whose digest is stored
+    is not read again.
     """
     found: dict[str, str] = {}
     for name in model_files(spec, workspace):
-        digest = file_digest(workspace.locate(name)[1], memory, trusted)
+        digest = file_digest(workspace.locate(name)[1], workspace.memory, workspace.trusts_memory)
         if digest is not None:
             found[name] = digest
-    if not found:
-        return spec
-    return CheckedSpec.of(evolve(spec, weights=found), spec.problems, spec.silenced)
+    return evolve(spec, weights=found) if found else spec
 
 
 def local_models(spec: Spec) -> list[str]:

@@ -227,7 +227,7 @@ class UncheckedOperand:
             assert self.workspace is not None
             tree = self.tree
             if tree is None:
-                return with_images(spec, self.workspace, known=known)
+                return with_images(spec, self.workspace, known)
             return with_listed(spec, self.workspace, lambda name: tree.read(name) if name in tree.digests else None)
 
         members = tuple(evolve(one, spec=one.spec and listed(one.spec)) for one in checked.members)

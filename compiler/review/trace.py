@@ -42,7 +42,7 @@ class Trace:
                 spec = evolve(self.spec, values={**values, path: Value(other, value.origin)})
                 if path in ("hardware", "nodes"):
                     spec = evolve(spec, hardware=_machines(spec, path))
-                files = emitted(CheckedSpec.of(spec, self.spec.problems, self.spec.silenced))
+                files = emitted(spec)
             except (AssertionError, AttributeError, KeyError, LookupError, TypeError, ValueError):
                 continue  # this value can be lowered only if another setting changes, too
             out.update(dict.fromkeys(self._different(files)))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import ERROR
+from xpc.grammar.record import fields, record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ that silences nothing.
 """
 
 
+@record
 class CheckedSpec(Spec):
     """An experiment in which no rule found an error. It is the input of `lower`.
 
@@ -24,17 +26,16 @@ class CheckedSpec(Spec):
     text of the spec (`ABOUT_THE_TEXT`) are in neither, because the spec in the bundle has another text.
     """
 
-    problems: tuple[Diagnostic, ...]
-    silenced: tuple[Silenced, ...]
+    problems: tuple[Diagnostic, ...] = ()
+    silenced: tuple[Silenced, ...] = ()
 
     @classmethod
     def of(cls, spec: Spec, problems: Sequence[Diagnostic] = (), silenced: Sequence[Silenced] = ()) -> CheckedSpec:
         """Make a checked spec from a spec and its findings. Raises ValueError if one of `problems` is an error."""
         if any(one.severity == ERROR for one in problems):
             raise ValueError(f"{spec.name} has errors")
-        checked = cls(**{name: value for name, value in vars(spec).items() if name not in cls.__annotations__})
-        vars(checked).update(
+        return cls(
+            **{name: getattr(spec, name) for name in fields(Spec)},
             problems=tuple(one for one in problems if one.code not in ABOUT_THE_TEXT),
             silenced=tuple(one for one in silenced if one.finding.code not in ABOUT_THE_TEXT),
         )
-        return checked

@@ -16,6 +16,7 @@ from xpc.compiler.language.kinds import Amount, Weighted
 from xpc.compiler.language.schema import BY_PATH, TABLE
 from xpc.compiler.spec import Spec
 from xpc.compiler.spec.checked import CheckedSpec
+from xpc.grammar.record import evolve, fields
 
 TYPES = {"Flag": bool, "Integer": int, "Real": float, "Text": str, "Amount": Amount}
 KINDS = {kind: getter for getter, kinds in build.GETTERS.items() for kind in kinds}
@@ -40,7 +41,7 @@ def test_the_paths_are_those_of_the_table():
 @pytest.fixture(scope="module")
 def spec(tmp_path_factory):
     found = checked(SEED, tmp_path_factory.mktemp("paths")).spec
-    return Spec(**{name: value for name, value in vars(found).items() if name not in ("problems", "silenced")})
+    return Spec(**{name: getattr(found, name) for name in fields(Spec)})
 
 
 @pytest.mark.parametrize("getter", ["get", "written", "label", "location", "flag", "integer", "text", "names"])
@@ -77,6 +78,11 @@ def test_a_spec_with_an_error_is_no_checked_spec(spec):
     with pytest.raises(ValueError, match="has errors"):
         CheckedSpec.of(spec, [wrong])
     assert checked("xpc 1\n\ntrain qwen2.5-0.5b on ultrachat for 1 epochs\ntarget trl-9\n").spec is None
+
+
+def test_a_changed_checked_spec_keeps_its_findings(spec):
+    note = report("XP190", "the spec states no hardware", None)
+    assert evolve(CheckedSpec.of(spec, [note]), name="other").problems == (note,)
 
 
 @pytest.mark.slow

@@ -18,7 +18,6 @@ from xpc.compiler.language.typed import show
 from xpc.compiler.lower.specfile import specfile
 from xpc.compiler.plan import CHOSEN
 from xpc.compiler.rules.numerics.batch import total_steps
-from xpc.compiler.spec import Spec
 from xpc.compiler.spec.checked import CheckedSpec
 from xpc.compiler.spec.resources import Model
 from xpc.compiler.spec.values import Origin, Value
@@ -185,8 +184,7 @@ def _changed(spec: CheckedSpec, **changes: Any) -> CheckedSpec:
     """A copy of the spec with other values for some settings. It has no findings, because the spec's findings are about
     the old values.
     """
-    own = {name: value for name, value in vars(spec).items() if name not in CheckedSpec.__annotations__}
-    return CheckedSpec.of(Spec(**{**own, **changes}))
+    return evolve(spec, problems=(), silenced=(), **changes)
 
 
 def without(twin: Twin, path: str, why: str) -> Twin | None:

@@ -83,16 +83,13 @@ def recheck(folder: str, table: Table, memory: FileMemory | None, trusted: bool)
     inside = f"{spec.name}.bundle/members/{name}" if os.path.basename(above) == "members" else ""
     # the compiler, and not the user, wrote this line of spec.xp
     if inside and spec.values["save"].origin.kind == DEFAULT:
-        spec = CheckedSpec.of(
-            evolve(spec, values={**spec.values, "save": own_folder(spec.values["save"], name)}),
-            spec.problems,
-            spec.silenced,
-        )
-    spec = with_weights(spec, workspace, memory, trusted)
+        spec = evolve(spec, values={**spec.values, "save": own_folder(spec.values["save"], name)})
+    # the memory is set only now, so that the check above has read all rows
+    workspace.memory, workspace.trusts_memory = memory, trusted
+    spec = with_weights(spec, workspace)
     if any(pictured(spec)):
-        spec = with_images(spec, workspace, memory, trusted=partial(_held, folder) if trusted else None)
-    named = evolve(spec, name=table["bundle"]["name"], folder=inside, inputs=_with_base_digests(spec, table["inputs"]))
-    return CheckedSpec.of(named, spec.problems, spec.silenced)
+        spec = with_images(spec, workspace, {}, partial(_held, folder) if trusted else None)
+    return evolve(spec, name=table["bundle"]["name"], folder=inside, inputs=_with_base_digests(spec, table["inputs"]))
 
 
 def _held(folder: str, name: str) -> bytes | None:
@@ -133,7 +130,7 @@ def _with_bases(spec: CheckedSpec, text: str) -> CheckedSpec:
 
     values = {path: restored(value) for path, value in spec.values.items()}
     extra = {one: {name: restored(value) for name, value in table.items()} for one, table in spec.extra.items()}
-    return CheckedSpec.of(evolve(spec, values=values, extra=extra), spec.problems, spec.silenced)
+    return evolve(spec, values=values, extra=extra)
 
 
 def sweep_files(folder: str, members: Mapping[str, tuple[CheckedSpec, Mapping[str, bytes]]]) -> dict[str, bytes] | str:
