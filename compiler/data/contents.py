@@ -5,8 +5,7 @@ stored survey of its rows (counts and first rows).
 from __future__ import annotations
 
 from xpc.compiler.data.rows import columns, survey
-from xpc.compiler.files.bundled import bundle_name
-from xpc.compiler.files.workspace import DATA_FORMATS, MAX_DATA, Workspace
+from xpc.compiler.files.workspace import DATA_FORMATS, MAX_DATA, Workspace, bundle_name
 from xpc.compiler.language.codes import Problems, report
 from xpc.compiler.spec.resources import DataSource
 from xpc.grammar.diagnostic import Diagnostic

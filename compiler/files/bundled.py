@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from xpc.compiler.files import bounded_toml
 from xpc.compiler.files.folder_contents import parts, read
 from xpc.compiler.files.manifest_text import tables
-from xpc.compiler.files.workspace import HIDDEN, MAX_TEXT, TEXTS, Workspace, inside_of
+from xpc.compiler.files.workspace import HIDDEN, MAX_TEXT, TEXTS, Workspace, bundle_name, inside_of
 from xpc.compiler.files.written import lines, written
 from xpc.grammar.record import field, mutable
 from xpc.grammar.tree import quoted
@@ -171,13 +171,3 @@ def as_written(data: bytes, copies_of: Mapping[str, str]) -> bytes:
     names = {copy: quoted(name)[:-1] for name, copy in copies_of.items()}
     text = PATH.sub(lambda found: names.get(found[1], found[0]), text)
     return text.encode("utf-8", "surrogateescape")
-
-
-def bundle_name(path: str, digest: str) -> str:
-    """A safe name for the copy of a file in a bundle. The name contains the first digits of the file's digest: `my
-    reward.py` becomes `my_reward-1a2b3c4d.py`.
-    """
-    stem, dot, ending = path.replace("\\", "/").rpartition("/")[2].rpartition(".")
-    clean = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "_" for c in stem or ending)[:40]
-    tail = "".join(c for c in ending if c.isascii() and c.isalnum())[:10] if dot else "txt"
-    return f"{clean or 'file'}-{digest[:8]}.{tail.lower()}"

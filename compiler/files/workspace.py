@@ -58,6 +58,11 @@ class Read:
     data: bytes = field(repr=False)
     digest: str
 
+    @property
+    def copy(self) -> str:
+        """The name of the file's copy in a bundle."""
+        return "files/" + bundle_name(self.name, self.digest)
+
 
 @mutable
 class Workspace:
@@ -302,6 +307,16 @@ class Workspace:
         with open(self.locate(written)[1], "rb", opener=without_waiting) as handle:
             handle.seek(-min(count, os.fstat(handle.fileno()).st_size), os.SEEK_END)
             return handle.read(count) or b""
+
+
+def bundle_name(path: str, digest: str) -> str:
+    """A safe name for the copy of a file in a bundle. The name contains the first digits of the file's digest: `my
+    reward.py` becomes `my_reward-1a2b3c4d.py`.
+    """
+    stem, dot, ending = path.replace("\\", "/").rpartition("/")[2].rpartition(".")
+    clean = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "_" for c in stem or ending)[:40]
+    tail = "".join(c for c in ending if c.isascii() and c.isalnum())[:10] if dot else "txt"
+    return f"{clean or 'file'}-{digest[:8]}.{tail.lower()}"
 
 
 def inside_of(folder: str, written: str) -> str | None:

@@ -5,7 +5,6 @@ and set defaults. All errors are collected, so one error does not hide others.
 from __future__ import annotations
 
 from xpc.compiler import stacks
-from xpc.compiler.files.bundled import bundle_name
 from xpc.compiler.files.workspace import Read, Workspace
 from xpc.compiler.language import schema
 from xpc.compiler.language.codes import Problems
@@ -287,7 +286,7 @@ class _Resolver:
             if read is None or text is None:
                 self.values["model.chat_template"] = Value(evolve(template, file=""), value.origin)
                 return
-            data, template = read.data, evolve(template, file="files/" + bundle_name(read.name, read.digest))
+            data, template = read.data, evolve(template, file=read.copy)
         self.bundled[template.file] = templates.with_arguments(data, template.arguments)
         self.values["model.chat_template"] = Value(template, value.origin)
 
@@ -301,8 +300,8 @@ class _Resolver:
 
     def _bundle(self, read: Read) -> str:
         """Add a copy of a file to the bundle, and return its name in the bundle."""
-        self.bundled[inside := "files/" + bundle_name(read.name, read.digest)] = read.data
-        return inside
+        self.bundled[read.copy] = read.data
+        return read.copy
 
     def _read(self, path: str, node: String) -> Read | None:
         label = self.loaded.items[path].label

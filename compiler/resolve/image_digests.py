@@ -19,10 +19,9 @@ from hashlib import sha256
 
 from xpc.compiler.data.image_paths import image_folder, image_paths
 from xpc.compiler.data.shapes import IMAGE_PAIRS, IMAGES
-from xpc.compiler.files.bundled import bundle_name
 from xpc.compiler.files.file_digests import SHOWN, show_count, size_and_digest
 from xpc.compiler.files.file_memory import SETTLED, FileMemory
-from xpc.compiler.files.workspace import Workspace
+from xpc.compiler.files.workspace import Workspace, bundle_name
 from xpc.compiler.spec import Spec
 from xpc.compiler.spec.checked import CheckedSpec
 from xpc.compiler.spec.resources import DataSource, ImageList

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from xpc.compiler.files.bundled import bundle_name
 from xpc.compiler.files.pins import KERNEL, Lock
+from xpc.compiler.files.workspace import bundle_name
 from xpc.compiler.resolve.lockfile import constraints
 from xpc.compiler.stacks import Stack
 

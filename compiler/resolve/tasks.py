@@ -10,8 +10,7 @@ from collections.abc import Mapping, MutableMapping
 from hashlib import sha256
 from typing import Final
 
-from xpc.compiler.files.bundled import bundle_name
-from xpc.compiler.files.workspace import MAX_DATA, TASK_ROWS, Read, Workspace
+from xpc.compiler.files.workspace import MAX_DATA, TASK_ROWS, Read, Workspace, bundle_name
 from xpc.compiler.language.codes import Problems, report
 from xpc.compiler.language.items import SPEC, Item
 from xpc.compiler.language.setting import Path

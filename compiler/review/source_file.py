@@ -8,8 +8,8 @@ import os
 import re
 from hashlib import sha256
 
-from xpc.compiler.files.bundled import bundle_name
 from xpc.compiler.files.inputs import UsageError
+from xpc.compiler.files.workspace import bundle_name
 from xpc.compiler.importing import cli as importing
 from xpc.compiler.importing import options
 from xpc.compiler.importing.draft import EXPONENT, Draft
