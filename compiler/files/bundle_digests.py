@@ -10,6 +10,7 @@ import os
 import stat
 from collections.abc import Mapping
 
+from xpc.compiler.files.bundle import EXECUTABLE
 from xpc.compiler.files.bundled import MANIFEST, SPEC, parsed
 from xpc.compiler.files.digest import digest, sha256
 from xpc.compiler.files.folder_contents import LARGEST, read, tree
@@ -23,7 +24,6 @@ MOST = 20_000
 """The largest number of files in a bundle. It is larger than 10,000, because a bundle may contain a data folder with up
 to 10,000 files.
 """
-PROGRAMS = frozenset({"launch.sh", "evaluate.sh"})
 NOT_EXECUTABLE = " (not executable)"
 """A suffix of the digest of a script that is not executable. It makes the digest differ from the digest of an
 executable script with the same contents.
@@ -83,12 +83,11 @@ def bundle_tree(folder: str, known: dict[tuple[int, int], str]) -> BundleTree:
         raise UsageError(f"{folder} has more than {TOTAL // 2**30} GiB of files, too many for a bundle")
     for name, status in files.items():
         key = (status.st_dev, status.st_ino)
-        digest = known.get(key)
-        if digest is None or name in PROGRAMS:
-            digest = known[key] = sha256(read_regular(os.path.join(folder, name))).hexdigest()
-        if name in PROGRAMS and not status.st_mode & stat.S_IXUSR:
-            digest += NOT_EXECUTABLE
-        (bytecode if os.path.dirname(name) in found.bytecode else digests)[name] = digest
+        if key not in known:
+            known[key] = sha256(read_regular(os.path.join(folder, name))).hexdigest()
+        marked = name in EXECUTABLE and not status.st_mode & stat.S_IXUSR
+        group = bytecode if os.path.dirname(name) in found.bytecode else digests
+        group[name] = known[key] + NOT_EXECUTABLE * marked
     return BundleTree(folder, digests, bytecode, tuple(sorted(f"{one}/" for one in foreign)), listed, weights)
 
 

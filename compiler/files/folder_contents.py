@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from xpc.grammar.record import field, mutable
 
 LARGEST = 64 * 2**20
-"""Maximum size in bytes of a file in a bundle. It equals workspace.MAX_DATA, the limit for copied data files."""
+"""Maximum size in bytes of a file in a bundle."""
 LARGEST_METRICS = 256 * 2**20
 """Maximum size in bytes of a run's metrics.jsonl."""
 KINDS = (

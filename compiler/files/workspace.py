@@ -12,7 +12,7 @@ import os
 import stat
 
 from xpc.compiler.files.digest import sha256
-from xpc.compiler.files.folder_contents import walk
+from xpc.compiler.files.folder_contents import LARGEST, walk
 from xpc.compiler.files.lfs import pointer
 from xpc.grammar.record import field, mutable, record
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 MAX_TEXT = 16 * 2**20
 """The largest size in bytes of a text file (spec, template or config) that is read."""
-MAX_DATA = 64 * 2**20
+MAX_DATA = LARGEST
 """The largest size in bytes of a local data file that is copied into a bundle."""
 MOST = 10_000
 """The largest number of files that a data folder may contain."""
