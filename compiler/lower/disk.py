@@ -17,8 +17,8 @@ from xpc.compiler.lower.arguments import best
 from xpc.compiler.lower.dtypes import DTYPES
 from xpc.compiler.lower.method import lora_section
 from xpc.compiler.lower.optimizer_states import optimizer_states
-from xpc.compiler.registry import ModelFacts
 from xpc.compiler.registry.linear_layers import layer_parameters, lora_parameters, shared_parameters, tables
+from xpc.compiler.registry.types import ModelFacts
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks.fused_experts import adapter_layers
 

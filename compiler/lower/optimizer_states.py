@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.language.optimizers import LOW_RANK, MOMENTS, PACKAGES, UNSAVED
-from xpc.compiler.registry import ModelFacts
 from xpc.compiler.registry.linear_layers import ATTENTION, HEADS, TOKEN_EMBEDDINGS, Linear, linear_layers, targeted
+from xpc.compiler.registry.types import ModelFacts
 from xpc.compiler.spec import Spec
 from xpc.grammar.record import evolve
 

@@ -10,8 +10,8 @@ autograd saves for a Llama block.
 from __future__ import annotations
 
 from xpc.compiler.language.setting import Path
-from xpc.compiler.registry import Gpu, ModelFacts
 from xpc.compiler.registry.linear_layers import linear_layers, lora_parameters
+from xpc.compiler.registry.types import Gpu, ModelFacts
 from xpc.grammar.record import record
 
 MIB, GIB = 2**20, 2**30

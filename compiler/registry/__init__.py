@@ -8,7 +8,6 @@ one object, such as a `Gpu`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from xpc.compiler.registry.tables import row as _row
 from xpc.compiler.registry.tables import table as _table
@@ -17,27 +16,6 @@ from xpc.compiler.registry.types import DatasetFacts, Gpu, ModelFacts
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-__all__ = [
-    "DatasetFacts",
-    "Gpu",
-    "ModelFacts",
-    "alias_key",
-    "dataset_names",
-    "encoder",
-    "encoder_decoder",
-    "facts_from_config",
-    "families",
-    "family_named",
-    "find_dataset",
-    "find_gpu",
-    "find_model",
-    "gpu_names",
-    "model_names",
-    "multimodal",
-    "newer_family",
-    "uncounted",
-]
 
 
 def alias_key(name: str) -> str:
@@ -67,18 +45,25 @@ def find_gpu(name: str) -> Gpu | None:
     None.
     """
     row = _row(_table("gpus"), alias_key(name))
-    if row is None:
-        if not any(map(str.isdigit, name)) or len(name) > 60:
-            return None
+    if row is None and any(map(str.isdigit, name)) and len(name) <= 60:
         # imported here, because only a name that is not in the tables needs it
         from xpc.compiler.registry.provider_names import certain
 
-        alias = certain(name)
-        row = None if alias is None else _row(_table("gpus"), alias)
-        if row is None:
-            return None
+        row = _row(_table("gpus"), certain(name) or "")
+    if row is None:
+        return None
     major, minor = row["capability"]
     return Gpu(**{**row, "capability": (major, minor), "device_names": tuple(row["device_names"])})
+
+
+def _words(name: str) -> list[str]:
+    """The words of the last part of a hub id, in lower case."""
+    return re.findall("[a-z0-9]+", name.rpartition("/")[2].lower())
+
+
+def _joined(words: list[str], most: int) -> set[str]:
+    """Every sequence of up to `most` neighbouring words, written as one word."""
+    return {"".join(words[i : i + n]) for i in range(len(words)) for n in range(1, most + 1)}
 
 
 def family_named(id: str, among: tuple[str, ...] | None = None) -> str | None:
@@ -88,8 +73,7 @@ def family_named(id: str, among: tuple[str, ...] | None = None) -> str | None:
     Separators and case are ignored, so the family of `gpt-oss-20b` is gpt_oss. The longest match wins. `among` lists
     the families to look for; by default, these are the families of the registry.
     """
-    words = re.findall("[a-z0-9]+", id.rpartition("/")[2].lower())
-    spelled = {"".join(words[i:j]) for i in range(len(words)) for j in range(i + 1, min(len(words), i + 4) + 1)}
+    spelled = _joined(_words(id), 4)
     known = families() if among is None else among
     found = [one for one in known if one.removesuffix("_text").replace("_", "") in spelled]
     found += [family for name, family in _table("families")["called"].items() if name in spelled]
@@ -112,13 +96,11 @@ def encoder_decoder(name: str) -> str | None:
 
 def multimodal(name: str) -> bool:
     """Whether the last part of a hub id is the name of a model that reads images or sound, such as Qwen2-VL-7B."""
-    words = re.findall("[a-z0-9]+", name.rpartition("/")[2].lower())
-    joined = {"".join(words[i:j]) for i in range(len(words)) for j in range(i + 1, min(len(words), i + 5) + 1)}
-    known = _table("families")["multimodal"]
+    words, known = _words(name), _table("families")["multimodal"]
     starts = tuple(known["starts"])
-    return any(one in known["words"] or one.startswith(starts) for one in words) or not joined.isdisjoint(
-        known["called"]
-    )
+    if any(one in known["words"] or one.startswith(starts) for one in words):
+        return True
+    return not _joined(words, 5).isdisjoint(known["called"])
 
 
 def encoder(model_type: str | None, name: str) -> str | None:
@@ -128,7 +110,7 @@ def encoder(model_type: str | None, name: str) -> str | None:
     known = _table("families")["encoders"]
     if model_type is not None:
         return model_type if model_type in known["causal"] or model_type in known["masked"] else None
-    words = re.findall("[a-z0-9]+", name.rpartition("/")[2].lower())
+    words = _words(name)
     decodes = not {"decoder", "gpt", "gpt2", "lm", "llama"}.isdisjoint(words)
     return None if decodes else next((one for one in words if one in known["words"]), None)
 
@@ -159,21 +141,3 @@ def newer_family(model_type: str) -> str | None:
     """
     version = _table("families")["newer"].get(model_type)
     return None if version is None else str(version)
-
-
-def facts_from_config(
-    config: Mapping[str, object], alias: str, id: str, *, chat: bool = False, gated: bool = False
-) -> ModelFacts | str:
-    """Compute a model's facts from its `config.json`. `architecture` is imported only when this function is called."""
-    from xpc.compiler.registry.architecture import facts_from_config
-
-    return facts_from_config(config, alias, id, chat=chat, gated=gated)
-
-
-def uncounted(config: Mapping[str, object]) -> str | None:
-    """The reason why the parameters of a model with this config.json cannot be counted, or None. `architecture` is
-    imported only when this function is called.
-    """
-    from xpc.compiler.registry.architecture import uncounted
-
-    return uncounted(config)

@@ -7,6 +7,7 @@ millisecond. A test compares the committed tables.json with the output of this m
 import json
 import os
 import tomllib
+from collections.abc import Iterable
 from typing import Any
 
 import attrs
@@ -51,12 +52,12 @@ def models() -> list[ModelFacts]:
     return facts
 
 
-def _compact(kind: type, key: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _compact(kind: type, key: str, entries: Iterable[Any]) -> dict[str, Any]:
     """Return a table in a compact form: the names of the columns once, a list of values for each alias, and an index
     from hub ids to aliases.
     """
     columns = [field.name for field in attrs.fields(kind)]
-    rows = sorted(rows, key=lambda row: str(row[key]))
+    rows = sorted(map(attrs.asdict, entries), key=lambda row: str(row[key]))
     table: dict[str, Any] = {"columns": columns, "rows": {row[key]: [row[c] for c in columns] for row in rows}}
     if "id" in columns:
         table["ids"] = {row["id"]: row[key] for row in rows}
@@ -67,10 +68,6 @@ def _compact(kind: type, key: str, rows: list[dict[str, Any]]) -> dict[str, Any]
     return table
 
 
-def _plain(row: Any) -> dict[str, Any]:
-    return attrs.asdict(row)
-
-
 def tables() -> str:
     """Return the text of `tables.json`."""
     gpus = [Gpu(name=name, **{"bf16_tflops": None, **entry}) for name, entry in read("gpus.toml").items()]
@@ -79,10 +76,10 @@ def tables() -> str:
         for alias, entry in read("datasets.toml").items()
     ]
     parts = {
-        "datasets": _compact(DatasetFacts, "alias", [_plain(d) for d in datasets]),
+        "datasets": _compact(DatasetFacts, "alias", datasets),
         "families": read("families.toml"),
-        "gpus": _compact(Gpu, "name", [_plain(g) for g in gpus]),
-        "models": _compact(ModelFacts, "alias", [_plain(m) for m in models()]),
+        "gpus": _compact(Gpu, "name", gpus),
+        "models": _compact(ModelFacts, "alias", models()),
     }
     seq2seq = read("seq2seq.toml")
     parts["seq2seq"] = {"types": sorted(seq2seq), "ids": {id: kind for kind, ids in seq2seq.items() for id in ids}}

@@ -10,8 +10,7 @@ from xpc.compiler import registry
 from xpc.compiler.files.workspace import Read, Workspace
 from xpc.compiler.language.codes import Problems, report
 from xpc.compiler.language.values import LARGEST, plain_text
-from xpc.compiler.registry import ModelFacts
-from xpc.compiler.registry.types import IMAGE_FAMILIES
+from xpc.compiler.registry.types import IMAGE_FAMILIES, ModelFacts
 from xpc.compiler.resolve.names import is_hub_id, unquoted
 from xpc.compiler.spec.resources import Model
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
@@ -298,9 +297,11 @@ def _facts(name: str, data: bytes, label: Label) -> tuple[ModelFacts | None, dic
     named = isinstance(kind, str) and registry.multimodal(kind) and kind not in IMAGE_FAMILIES
     if isinstance(kind, str) and named and not kind.endswith("_text"):
         return None, {}, [_multimodal(name, f"is a `{kind[:60]}` model, which reads images or sound", label)]
+    from xpc.compiler.registry.architecture import facts_from_config, uncounted  # few specs name a config.json
+
     try:
-        why = registry.uncounted(config)
-        facts = registry.facts_from_config(config, name, name) if why is None else None
+        why = uncounted(config)
+        facts = facts_from_config(config, name, name) if why is None else None
     except (TypeError, ValueError, ArithmeticError) as error:
         return _no_facts(label, f"`{name}` has a value that cannot be used ({error})", "")
     if facts is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from xpc.compiler.language.kinds import Amount
-from xpc.compiler.registry import Gpu, ModelFacts
+from xpc.compiler.registry.types import Gpu, ModelFacts
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.record import field, record
 

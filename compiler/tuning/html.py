@@ -10,7 +10,7 @@ from xpc.compiler.plan.changed import Settings, changed, legality
 from xpc.compiler.plan.changes import STRATEGIES, effect
 from xpc.compiler.plan.divisors import divisors
 from xpc.compiler.plan.experiment import Assumptions, Plan, plan
-from xpc.compiler.registry import Gpu
+from xpc.compiler.registry.types import Gpu
 from xpc.compiler.render.page import page as frame
 from xpc.compiler.render.page import text
 from xpc.compiler.rules.core.legality import error_codes

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import transformers
 
-from xpc.compiler.registry import facts_from_config
+from xpc.compiler.registry.architecture import facts_from_config
 from xpc.compiler.registry.types import ModelFacts
 
 FREE = (

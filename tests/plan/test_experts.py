@@ -17,7 +17,8 @@ from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import check_text
 from xpc.compiler.plan import packed_bytes
 from xpc.compiler.plan.experiment import Plan, plan
-from xpc.compiler.registry import facts_from_config, find_model
+from xpc.compiler.registry import find_model
+from xpc.compiler.registry.architecture import facts_from_config
 from xpc.compiler.registry.linear_layers import lora_parameters
 from xpc.compiler.stacks.fused_experts import adapter_layers, expert_parameters, stacked
 

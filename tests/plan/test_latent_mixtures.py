@@ -8,7 +8,7 @@ import pytest
 
 from xpc.compiler.plan.load import Load
 from xpc.compiler.plan.memory import memory
-from xpc.compiler.registry import facts_from_config
+from xpc.compiler.registry.architecture import facts_from_config
 from xpc.compiler.registry.types import layer_kinds
 from xpc.grammar.record import evolve
 

@@ -4,7 +4,9 @@ names the key that is missing.
 
 import pytest
 
-from xpc.compiler.registry import ModelFacts, facts_from_config, find_model
+from xpc.compiler.registry import find_model
+from xpc.compiler.registry.architecture import facts_from_config
+from xpc.compiler.registry.types import ModelFacts
 
 # Parameter counts that the hub shows for the published weights (safetensors metadata, tied weights once).
 PUBLISHED = {

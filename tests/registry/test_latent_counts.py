@@ -16,7 +16,7 @@ from xpc.compiler import stacks
 from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import check_text
 from xpc.compiler.plan.experiment import plan
-from xpc.compiler.registry import facts_from_config
+from xpc.compiler.registry.architecture import facts_from_config
 from xpc.compiler.registry.latent_attention import LATENT
 from xpc.compiler.registry.linear_layers import lora_parameters
 from xpc.compiler.stacks.fused_experts import adapter_layers

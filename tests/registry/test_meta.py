@@ -4,7 +4,8 @@ meta device.
 
 import pytest
 
-from xpc.compiler.registry import build, facts_from_config
+from xpc.compiler.registry import build
+from xpc.compiler.registry.architecture import facts_from_config
 from xpc.compiler.registry.types import IMAGE_FAMILIES
 
 pytestmark = pytest.mark.slow

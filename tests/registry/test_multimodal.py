@@ -11,7 +11,8 @@ import pytest
 from compile_support import checked, only, put
 
 from xpc.compiler import registry
-from xpc.compiler.registry import build, facts_from_config
+from xpc.compiler.registry import build
+from xpc.compiler.registry.architecture import facts_from_config
 from xpc.compiler.registry.types import IMAGE_FAMILIES
 
 READ_IMAGES = str.split("""

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from xpc.compiler.language.setting import Path
 from xpc.compiler.language.strategies import SPREADS
 from xpc.compiler.plan import FITS, GIB, HIGH, NO, verdict
-from xpc.compiler.registry import ModelFacts
+from xpc.compiler.registry.types import ModelFacts
 from xpc.compiler.rules.core.rule import Finding, rule, with_number
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import NOTE

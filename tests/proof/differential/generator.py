@@ -21,7 +21,7 @@ from xpc.compiler.language import kinds as k
 from xpc.compiler.language import schema
 from xpc.compiler.language.optimizers import LOW_RANK, MADE_BY_RUNTIME, TORCH
 from xpc.compiler.language.strategies import OLD_STRATEGIES
-from xpc.compiler.registry import Gpu
+from xpc.compiler.registry.types import Gpu
 from xpc.compiler.stacks import DEFAULT, Stack
 
 TIDY = 0.7
