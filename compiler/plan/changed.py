@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from xpc.compiler.language.items import DEFAULT, DERIVED, SPEC
 from xpc.compiler.language.setting import Path
@@ -11,6 +11,13 @@ from xpc.compiler.spec import Spec
 from xpc.compiler.spec.recomputation import REENTRANT, why_reentrant
 from xpc.compiler.spec.values import Origin, Value
 from xpc.grammar.record import evolve
+from xpc.grammar.source import Source
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, TypeVar
+
+    _T = TypeVar("_T")
 
 Settings = Mapping[Path, object]
 Checker = Callable[[Spec], "set[str]"]
@@ -50,9 +57,22 @@ def legality(spec: Spec, checker: Checker) -> Callable[[Settings], bool]:
     return lambda settings: checker(changed(spec, settings)) <= before
 
 
-def cache_key(spec: Spec) -> Iterator[object]:
-    """The values of a spec that can affect its memory, its speed, or the legality of a change. Two specs with the same
-    values can share results.
+_results: dict[Source, dict[tuple[object, ...], Any]] = {}
+"""The results of `searched` for the last spec. Its members, if it is a sweep, often differ only in a learning rate."""
+
+
+def searched(search: Callable[..., _T], spec: Spec, arguments: Sequence[object], checker: Checker) -> _T:
+    """The result of `search(spec, *arguments, checker)`. Members of a sweep share one search if the values of all
+    settings that can affect memory, speed or legality are the same.
     """
-    yield from (spec.model.name, spec.stack.name, spec.hardware.nodes)
-    yield from (repr(value.value) for path, value in spec.values.items() if not path.startswith(WEIGHTLESS))
+    if spec.source not in _results:
+        _results.clear()
+    results = _results.setdefault(spec.source, {})
+    values = (
+        (one.origin.kind, repr(one.value)) for path, one in spec.values.items() if not path.startswith(WEIGHTLESS)
+    )
+    key = (search, *map(repr, arguments), spec.model.name, spec.stack.name, spec.hardware.nodes, *values)
+    if key not in results:
+        results[key] = search(spec, *arguments, checker)
+    found: _T = results[key]
+    return found

@@ -9,13 +9,13 @@ by their predicted tokens per second, in which the strategy's communication is i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from xpc.compiler.language.setting import Path
 from xpc.compiler.language.strategies import SPREADS
 from xpc.compiler.plan import CHOSEN, FITS, GIB, TIGHT
-from xpc.compiler.plan.changed import Checker, Settings, cache_key, changed, legality
+from xpc.compiler.plan.changed import Checker, Settings, changed, legality, searched
 from xpc.compiler.plan.choice import rechosen, unset
 from xpc.compiler.plan.divisors import divisors
 from xpc.compiler.plan.experiment import Plan, plan
@@ -29,9 +29,7 @@ MORE_NODES = (2, 4, 8)
 LEAST_GAIN = 0.01
 """A change is suggested only if it makes training faster by at least this share."""
 MOST = 3
-"""At most this many changes are suggested. A caller can pass a smaller number."""
-Search = Callable[[Spec, Checker, int], "list[Change]"]
-_found: dict[tuple[object, ...], list[Change]] = {}
+"""At most this many changes are suggested. A caller of `fitting` can pass a smaller number."""
 
 
 @record
@@ -72,19 +70,12 @@ def fitting(spec: Spec, checker: Checker, most: int = MOST) -> list[Change]:
     either, one change that affects what the model learns is returned, and its text says so. If nothing helps, the
     result is empty. Members of a sweep that differ only in a rate or a seed share one search.
     """
-    return _searched(_fitting, spec, checker, most)
+    return searched(_fitting, spec, (most,), checker)
 
 
 def faster(spec: Spec, checker: Checker) -> list[Change]:
     """Find at most three changes that make a run faster while it still fits, the largest gain first."""
-    return _searched(_faster, spec, checker, MOST)
-
-
-def _searched(search: Search, spec: Spec, checker: Checker, most: int) -> list[Change]:
-    key = (search, most, *unset(spec), *cache_key(spec))
-    if key not in _found:
-        _found[key] = search(spec, checker, most)
-    return _found[key]
+    return searched(_faster, spec, (), checker)
 
 
 def effect(one: Change) -> str:
@@ -111,7 +102,7 @@ def _followed(path: Path, value: object) -> str:
     return f"{name} goes {'on' if value else 'off'}" if isinstance(value, bool) else f"{name} becomes {value}"
 
 
-def _fitting(spec: Spec, checker: Checker, most: int) -> list[Change]:
+def _fitting(spec: Spec, most: int, checker: Checker) -> list[Change]:
     now, legal = plan(spec), legality(spec, checker)
     for wanted in (FITS, TIGHT) if now.verdict not in (FITS, TIGHT) else (FITS,):
         found: dict[frozenset[Path], list[Change]] = {}
@@ -139,7 +130,7 @@ def _learning_otherwise(spec: Spec, checker: Checker, now: Plan) -> Iterator[Cha
                 yield one
 
 
-def _faster(spec: Spec, checker: Checker, most: int) -> list[Change]:
+def _faster(spec: Spec, checker: Checker) -> list[Change]:
     now = plan(spec)
     if now.verdict != FITS or now.speed is None:
         return []
@@ -153,7 +144,7 @@ def _faster(spec: Spec, checker: Checker, most: int) -> list[Change]:
     ]
     gains = [one for one in found if one.settings and one.pace is not None and one.pace >= 1 + LEAST_GAIN]
     legal = legality(spec, checker)
-    return list(islice((one for one in _apart(gains) if legal(_decided(one))), most))
+    return list(islice((one for one in _apart(gains) if legal(_decided(one))), MOST))
 
 
 def _decided(one: Change) -> Settings:

@@ -13,14 +13,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from xpc.compiler.language.items import DERIVED
 from xpc.compiler.language.setting import FlagPath, Path
 from xpc.compiler.plan import BUDGET, CHOSEN, FITS, GIB, NO, Micro, verdict
-from xpc.compiler.plan.changed import Checker, Settings, cache_key, changed
+from xpc.compiler.plan.changed import Checker, Settings, changed, searched
 from xpc.compiler.plan.divisors import divisors
 from xpc.compiler.plan.from_spec import load_of, speed_of
 from xpc.compiler.plan.load import Load
 from xpc.compiler.plan.memory import memory
 from xpc.compiler.spec import Spec
 from xpc.grammar.record import record
-from xpc.grammar.source import Source
 
 RECOMPUTE: FlagPath = "memory.checkpointing"
 LEARNED = "memory does not decide this size, because it changes what is learned"
@@ -59,13 +58,6 @@ class Candidate:
         return f"{pace}{self.peak:.1f} GiB"
 
 
-_found: dict[tuple[object, ...], Choice | None] = {}
-_searched: list[Source] = []
-"""A list of one item: the last spec for which a choice was made. `_found` keeps the choices for this spec. Members of a
-sweep often differ only in a learning rate, so they can use the same choices.
-"""
-
-
 def chosen(spec: Spec, unset: Sequence[Path], checker: Checker) -> Choice | None:
     """Choose values for settings that the spec does not state. None if the plan cannot decide or nothing fits.
 
@@ -78,14 +70,7 @@ def chosen(spec: Spec, unset: Sequence[Path], checker: Checker) -> Choice | None
         return Choice({}, _fixed_micro(spec)) if spec.learns_from_micro and "batch.micro" in unset else None
     if spec.flag("memory.offload_activations"):
         return None
-    if not _searched or _searched[0] is not spec.source:
-        _found.clear()
-        _searched[:] = [spec.source]
-    key = (*unset, *cache_key(spec))
-    if key not in _found:
-        search = _with_fixed_micro if spec.learns_from_micro else _search
-        _found[key] = search(spec, unset, checker)
-    return _found[key]
+    return searched(_with_fixed_micro if spec.learns_from_micro else _search, spec, (unset,), checker)
 
 
 def _with_fixed_micro(spec: Spec, unset: Collection[Path], checker: Checker) -> Choice | None:

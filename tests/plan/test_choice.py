@@ -15,8 +15,11 @@ from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import check_text
 from xpc.compiler.plan import FITS, choice
 from xpc.compiler.plan.changed import Settings, changed
+from xpc.compiler.plan.changes import faster
 from xpc.compiler.plan.divisors import divisors
 from xpc.compiler.plan.experiment import plan
+from xpc.compiler.registry import build
+from xpc.compiler.rules.core.legality import error_codes
 from xpc.compiler.spec.checked import CheckedSpec
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -216,3 +219,16 @@ def test_members_of_a_sweep_that_differ_in_a_rate_are_searched_once(monkeypatch:
     assert len({member.spec.integer("batch.micro") for member in found.members}) == 1
     check_text((text + "sweep { seq = [512, 4096] }\n").encode(), "t.xp", Workspace(ROOT))
     assert len(requested) == 3
+
+
+def test_two_specs_with_equal_settings_share_no_search(tmp_path: Path) -> None:
+    """Two specs train folders of the same name, which contain different models."""
+    text = SPEC.format(model='"m"', hardware="8 x h100-80gb", more="strategy zero3", batch="gbs=64 micro=1 seq=1024")
+    registered = build.read("models.toml")
+    for alias in ("qwen2.5-0.5b", "qwen2.5-1.5b"):
+        folder = tmp_path / alias / "m"
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text(json.dumps(build.model_config(registered, alias)))
+        spec = check_text(text.encode(), "t.xp", Workspace(str(folder.parent))).spec
+        assert spec is not None
+        assert [one.plan.spec.model.facts for one in faster(spec, error_codes)][:1] == [spec.model.facts]
