@@ -13,10 +13,10 @@ from xpc.compiler.files.written import lines, written
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.overrides import Overrides, load
 from xpc.compiler.importing.text.entries import Entry, Unreadable
-from xpc.compiler.lower.specfile import quoted
 from xpc.grammar.format import format_file
 from xpc.grammar.parse import parse
 from xpc.grammar.source import Source
+from xpc.grammar.tree import quoted
 
 DIGEST = re.compile(r"-[0-9a-f]{8}(?=\.\w+$)")
 

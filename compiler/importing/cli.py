@@ -212,9 +212,9 @@ def _reference(name: str | None) -> str | None:
     """
     if name is None:
         return None
-    from xpc.compiler.lower.specfile import quoted
     from xpc.grammar.parse import parse
     from xpc.grammar.source import Source
+    from xpc.grammar.tree import quoted
 
     _, problems = parse(Source("import.xp", f"train {name} on {name}\n"))
     return quoted(name) if problems or name.endswith(FILES) or os.path.exists(name) else name

@@ -98,15 +98,10 @@ def _plain(value: object) -> Json:
     return value
 
 
-def _named(spec: Spec, meaning: str) -> str:
-    return spec.stack.arguments[meaning]
-
-
 def _length(spec: Spec) -> dict[str, Json]:
     steps = spec.get("train.steps")
-    if steps is not None:
-        return {"max_steps": steps, "num_train_epochs": 3.0, "output_dir": spec.text("save")}
-    return {"max_steps": -1, "num_train_epochs": spec.real("train.epochs"), "output_dir": spec.text("save")}
+    epochs = spec.real("train.epochs") if steps is None else 3.0
+    return {"max_steps": -1 if steps is None else steps, "num_train_epochs": epochs, "output_dir": spec.text("save")}
 
 
 def _batch(spec: Spec) -> dict[str, Json]:
@@ -118,7 +113,7 @@ def _batch(spec: Spec) -> dict[str, Json]:
         "gradient_accumulation_steps": spec.integer("batch.accum"),
         # Truncation could cut off image tokens. Therefore the trainer does not truncate rows with images; the runtime
         # checks the lengths of these rows instead.
-        _named(spec, "seq"): None if uncut or spec.reads_images else spec.integer("batch.seq"),
+        spec.stack.arguments["seq"]: None if uncut or spec.reads_images else spec.integer("batch.seq"),
         "packing": packing,
         "eval_packing": spec.flag("batch.packing.eval"),
         "padding_free": spec.flag("batch.padding_free"),
@@ -147,8 +142,8 @@ def _memory(spec: Spec) -> dict[str, Json]:
     if spec.flag("memory.checkpointing.selective"):
         how["selective"] = True
     out: dict[str, Json] = {
-        _named(spec, "checkpointing"): on,
-        _named(spec, "checkpointing_kwargs"): how if on else None,
+        spec.stack.arguments["checkpointing"]: on,
+        spec.stack.arguments["checkpointing_kwargs"]: how if on else None,
         "activation_offloading": spec.flag("memory.offload_activations"),
     }
     if spec.stack.facts.liger == "argument":

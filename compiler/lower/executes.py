@@ -19,12 +19,11 @@ def executes(spec: Spec, cell: Callable[[str], str]) -> list[str]:
     """
     lines: list[str] = []
     model = cell(spec.model.location)
-    at = (
-        f"commit {cell(str(spec.model.revision))}"
-        if pinned(spec.model.revision)
-        else "not a fixed commit: it can change"
-    )
-    where = "your own folder" if spec.model.path is not None else at
+    where = "not a fixed commit: it can change"
+    if spec.model.path is not None:
+        where = "your own folder"
+    elif pinned(spec.model.revision):
+        where = f"commit {cell(str(spec.model.revision))}"
     if spec.flag("model.trust_remote_code"):
         lines.append(f"- Python code of the model's repository, {model}, with your rights, files and network ({where})")
     if spec.flag("model.pickle"):

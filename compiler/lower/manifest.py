@@ -176,14 +176,9 @@ def written(table: Manifest) -> str:
                 return super().dump_sections(o, sup)
             return "".join(f"{toml_text.key(key)} = {toml_text.value(value)}\n" for key, value in o.items()), {}
 
-    plain = {  # TOML has no null, so an unknown value is omitted
-        name: [stated(one) for one in held]
-        if isinstance(held, list)
-        else held
-        if isinstance(held, dict)
-        else stated(held)
-        for name, held in stated(table).items()
-    }
+    # TOML has no null, so unknown values are omitted
+    plain = {**stated(table), "bundle": stated(table.bundle), "model": stated(table.model)}
+    plain["data"] = [stated(one) for one in table.data]
     return str(toml.dumps(plain, Encoder()))
 
 

@@ -12,8 +12,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xpc.runtime.core.payload import Muon
 
-"""Schedules that change the learning rate because of an evaluation's metric, and not by the number of the step."""
-
 
 def optimizer(spec: Spec) -> dict[str, Json]:
     """The arguments for the optimizer's name and its hyperparameters. Hyperparameters without a trainer argument of

@@ -250,22 +250,22 @@ def _adapters(spec: Spec) -> str:
     rank, dropout, saved = spec.get("lora.rank"), spec.real("lora.dropout"), spec.names("lora.modules_to_save")
     where = ", ".join([*(spec.names("lora.targets") or ("all-linear",)), *spec.names("lora.parameters")])
     more = f"; {cell(', '.join(saved))} trained completely" if saved else ""
-    if spec.flag("oft"):
-        shape = f"rotations of {spec.get('lora.block_size')} inputs" if rank is None else f"{rank} rotations per layer"
-        return f"{shape}, dropout {dropout:g}, on {cell(where)}{base}{more}"
-    if spec.flag("vera"):
-        shape = f"two vectors per layer for shared random matrices of rank {rank}"
-        return f"{shape}, dropout {dropout:g}, on {cell(where)}{base}{more}"
-    if spec.flag("loha"):
-        shape = f"products of two matrices of rank {rank}, alpha {spec.real('lora.alpha'):g}"
-        return f"{shape}, on {cell(where)}{base}{more}"
-    if spec.flag("miss"):
-        return f"one matrix per layer for blocks of {rank} inputs, dropout {dropout:g}, on {cell(where)}{base}{more}"
     if spec.get("lora.init") is not None:
         more += f", initialized by {spec.text('lora.init')}"
     if spec.get("lora.lr_ratio") is not None:
         more += f"; B matrices have {spec.real('lora.lr_ratio'):g} times the learning rate"
-    return f"rank {rank}, alpha {spec.real('lora.alpha'):g}, dropout {dropout:g}, on {cell(where)}{base}{more}"
+    dropped = f", dropout {dropout:g}"
+    if spec.flag("oft"):
+        shape = f"rotations of {spec.get('lora.block_size')} inputs" if rank is None else f"{rank} rotations per layer"
+    elif spec.flag("vera"):
+        shape = f"two vectors per layer for shared random matrices of rank {rank}"
+    elif spec.flag("loha"):
+        shape, dropped = f"products of two matrices of rank {rank}, alpha {spec.real('lora.alpha'):g}", ""
+    elif spec.flag("miss"):
+        shape = f"one matrix per layer for blocks of {rank} inputs"
+    else:
+        shape = f"rank {rank}, alpha {spec.real('lora.alpha'):g}"
+    return f"{shape}{dropped}, on {cell(where)}{base}{more}"
 
 
 def _muon(spec: Spec) -> str:

@@ -6,6 +6,7 @@ spec, the default or a derivation.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 
 from xpc.compiler.data.shapes import as_chat
@@ -19,7 +20,7 @@ from xpc.compiler.spec.checked import CheckedSpec
 from xpc.compiler.spec.resources import DataSource, EvalSet
 from xpc.compiler.spec.values import Value
 from xpc.grammar.diagnostic import Label
-from xpc.grammar.tree import quoted as quoted
+from xpc.grammar.tree import quoted
 
 STRUCTURAL = ("train.epochs", "train.steps")
 
@@ -107,23 +108,20 @@ def _excluded(spec: Spec) -> tuple[str, ...]:
     return (*STRUCTURAL, "batch.seq") if uncut else STRUCTURAL
 
 
-def _extra(table: object) -> list[str]:
-    assert isinstance(table, dict)
-    return [
-        f"{name} = {plain(value.value, exact=True)}{_note(value)}" for name, value in table.items() if "." not in name
-    ] + [
-        line
-        for group in dict.fromkeys(name.partition(".")[0] for name in table if "." in name)
-        for line in [
-            f"{group} {{",
-            *(
-                f"  {name.partition('.')[2]} = {plain(table[name].value, exact=True)}{_note(table[name])}"
-                for name in table
-                if name.startswith(group + ".")
-            ),
-            "}",
-        ]
-    ]
+def _extra(table: Mapping[str, Value]) -> list[str]:
+    """The lines of an `extra` block. A name with a dot, such as `a.b`, becomes the line `b = ...` of a block `a`, and
+    the blocks are the last lines.
+    """
+    lines: list[str] = []
+    blocks: dict[str, list[str]] = {}
+    for name, value in table.items():
+        first, dot, rest = name.partition(".")
+        line = f"{rest or name} = {plain(value.value, exact=True)}{_note(value)}"
+        if dot:
+            blocks.setdefault(first, []).append(f"  {line}")
+        else:
+            lines.append(line)
+    return [*lines, *(line for block, inner in blocks.items() for line in (f"{block} {{", *inner, "}"))]
 
 
 def _clause(spec: Spec, clause: str, head: Setting | None, inner: list[Setting]) -> list[str]:

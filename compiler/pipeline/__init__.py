@@ -6,6 +6,7 @@ from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.language.load import load
 from xpc.compiler.resolve.experiment import resolve
 from xpc.compiler.rules import FIRST_RULE, check
+from xpc.compiler.rules.core.legality import error_codes
 from xpc.compiler.spec import Spec
 from xpc.compiler.spec.checked import CheckedSpec
 from xpc.grammar.diagnostic import ERROR, Diagnostic
@@ -101,15 +102,6 @@ def _check_text(data: bytes, name: str, workspace: Workspace) -> Checked:
     if spec is not None:
         found += check(spec)
     return _checked(loaded, spec, _relevant(found))
-
-
-def error_codes(spec: Spec) -> set[str]:
-    """The codes of the errors in a spec. The plan calls this function for a changed spec, to find out whether the
-    change is legal.
-    """
-    from xpc.compiler.rules.core.legality import error_codes
-
-    return error_codes(spec)
 
 
 def _relevant(found: list[Diagnostic]) -> list[Diagnostic]:

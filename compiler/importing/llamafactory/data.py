@@ -20,9 +20,9 @@ from xpc.compiler.importing.trl import data as corpus
 from xpc.compiler.importing.trl import formats, switches
 from xpc.compiler.importing.trl import model as models
 from xpc.compiler.language.methods import METHODS
-from xpc.compiler.lower.specfile import quoted
 from xpc.grammar.package_data import read_table
 from xpc.grammar.record import evolve
+from xpc.grammar.tree import quoted
 
 
 def data(draft: Draft, named: Entries, overrides: Overrides, stage: str) -> None:

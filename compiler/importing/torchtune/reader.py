@@ -32,8 +32,8 @@ from xpc.compiler.importing.trl import data as corpus
 from xpc.compiler.importing.trl import reader as trlyaml
 from xpc.compiler.importing.trl.switches import follow
 from xpc.compiler.language.kinds import Amount, Weighted
-from xpc.compiler.lower.specfile import quoted
 from xpc.compiler.stacks import DEFAULT
+from xpc.grammar.tree import quoted
 
 NOT_SET = "not set: torchtune's default"
 

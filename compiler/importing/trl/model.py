@@ -13,7 +13,7 @@ from xpc.compiler.importing.text.entries import Entries, Entry, boolean, number,
 from xpc.compiler.importing.text.values import DTYPES
 from xpc.compiler.language.kinds import NAMES
 from xpc.compiler.language.schema import ADAPTERS, BY_PATH
-from xpc.compiler.lower.specfile import quoted
+from xpc.grammar.tree import quoted
 
 HUB = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*/[A-Za-z0-9_.\-]+")
 CACHED = re.compile(
