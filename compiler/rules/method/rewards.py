@@ -57,7 +57,7 @@ def _without_solution(spec: Spec, reward: str) -> Iterator[Finding]:
         there = source.columns or () if source.only else source.found
         if "solution" not in there:
             yield Finding(
-                evolve(spec.location("method.rewards"), text=f"`{reward}` needs `solution`"),
+                spec.location("method.rewards", f"`{reward}` needs `solution`"),
                 f"the rows have no column `solution`, which the reward `{reward}` needs",
                 "rename the column with the right answer to `solution`, or write your own function: "
                 '`rewards = ["rewards.py:right"]`',
@@ -169,7 +169,7 @@ def without_its_column(spec: Spec) -> Iterator[Finding]:
             # one of these columns
             if lacks and not takes & {*(rest if source.only else source.found or ())}:
                 yield Finding(
-                    evolve(spec.location("method.rewards"), text=f"`{lacks[0]}` is always None"),
+                    spec.location("method.rewards", f"`{lacks[0]}` is always None"),
                     f"the reward `{reward.function}` reads `{lacks[0]}`, and the rows have no such column",
                     "rename the parameter or the column: " + ", ".join(f"`{one}`" for one in (source.found or ())[:8]),
                     (source.label,),
@@ -215,7 +215,7 @@ def counted_twice(spec: Spec) -> Iterator[Finding]:
         if key in seen:
             name = one.function or one.name
             yield Finding(
-                evolve(spec.location("method.rewards"), text=f"`{name[:60]}` stands here twice"),
+                spec.location("method.rewards", f"`{name[:60]}` stands here twice"),
                 f"the reward `{name[:60]}` is counted twice",
                 f"leave one of the two out, or give `{name[:60]}` the sum of both weights",
             )
@@ -237,7 +237,7 @@ def punished(spec: Spec) -> Iterator[Finding]:
     for one in spec.weighted("method.rewards"):
         if one.weight is not None and one.weight < 0 and one.file is None and one.name in REWARDS:
             yield Finding(
-                evolve(spec.location("method.rewards"), text=f"{one.name}: {REWARDS[one.name]}"),
+                spec.location("method.rewards", f"{one.name}: {REWARDS[one.name]}"),
                 f"the weight of `{one.name}` is negative, so the model learns to get a low reward",
                 f"write `{one.name}(weight={-one.weight:g})`",
             )
@@ -268,9 +268,9 @@ def never_punished(spec: Spec) -> Iterator[Finding]:
         if one.name == "soft_overlong_punishment" and isinstance(limit, int) and isinstance(cache, int):
             if isinstance(longest, int) and longest <= limit - cache:
                 yield Finding(
-                    evolve(
-                        spec.location("method.rewards"),
-                        text=f"punishes from {limit - cache + 1:,} tokens on; completions have at most {longest:,}",
+                    spec.location(
+                        "method.rewards",
+                        f"punishes from {limit - cache + 1:,} tokens on; completions have at most {longest:,}",
                     ),
                     "`soft_overlong_punishment` is 0 for every completion",
                     f"write `soft_overlong_punishment(max_completion_len={longest})`",
@@ -278,7 +278,7 @@ def never_punished(spec: Spec) -> Iterator[Finding]:
                 )
         elif one.name == "repetition_penalty" and isinstance(penalty, int | float) and penalty >= 0:
             yield Finding(
-                evolve(spec.location("method.rewards"), text=f"max_penalty = {penalty:g}"),
+                spec.location("method.rewards", f"max_penalty = {penalty:g}"),
                 "`repetition_penalty` rewards repetitions"
                 if penalty
                 else "`repetition_penalty` is 0 for every completion",

@@ -47,7 +47,7 @@ def undescribed(spec: Spec) -> Iterator[Finding]:
                 if why is not None:
                     answers, short = not why.startswith("yields"), each.rpartition(".")[2]
                     yield Finding(
-                        evolve(spec.location(path), text=f"`{each}` {why}"),
+                        spec.location(path, f"`{each}` {why}"),
                         f"`{short}` cannot {'be described to' if answers else 'answer'} the model: it {why}",
                         DESCRIBED if answers else "return one text",
                     )

@@ -12,7 +12,6 @@ from xpc.compiler.language.setting import RealPath
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import Label
-from xpc.grammar.record import evolve
 
 
 def _unit(spec: Spec) -> str:
@@ -310,7 +309,7 @@ def learning_rate_zero(spec: Spec) -> Iterator[Finding]:
     """
     if spec.real("optimizer.lr") == 0:
         yield Finding(
-            evolve(spec.location("optimizer.lr"), text="changes no weight"),
+            spec.location("optimizer.lr", "changes no weight"),
             "the learning rate is 0",
             "write a number above 0 and at most 1, such as `lr = 2e-5`",
         )
