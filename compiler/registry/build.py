@@ -52,6 +52,16 @@ def models() -> list[ModelFacts]:
     return facts
 
 
+def modules() -> dict[str, dict[str, Any]]:
+    """The names of the modules of every family in modules.toml. A key that a family does not state is Llama's."""
+    entries = read("modules.toml")
+    return {
+        family: {key: value for key, value in {**entries["llama"], **entry}.items() if key != "alike"}
+        for name, entry in entries.items()
+        for family in (name, *entry.get("alike", ()))
+    }
+
+
 def _compact(kind: type, key: str, entries: Iterable[Any]) -> dict[str, Any]:
     """Return a table in a compact form: the names of the columns once, a list of values for each alias, and an index
     from hub ids to aliases.
@@ -79,6 +89,7 @@ def tables() -> str:
         "datasets": _compact(DatasetFacts, "alias", datasets),
         "families": read("families.toml"),
         "gpus": _compact(Gpu, "name", gpus),
+        "modules": modules(),
         "models": _compact(ModelFacts, "alias", models()),
     }
     seq2seq = read("seq2seq.toml")

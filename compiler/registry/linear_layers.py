@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xpc.compiler.registry.family_modules import family_modules
 from xpc.compiler.registry.types import ModelFacts
 from xpc.grammar.record import record
 
@@ -21,38 +22,6 @@ TABLES = (*TOKEN_EMBEDDINGS, *HEADS)
 ATTENTION = ("q", "k", "v", "qkv", "kv", "o")
 """The sites in attention. A site is the role of a linear layer, such as `q`; the sites in the MLP are gate, up, gate_up
 and down. In latent attention (MLA), keys and values share their layers (`kv`), and two layers can have one site.
-"""
-_SEPARATE = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "o_proj"}
-_LLAMA = {**_SEPARATE, "gate": "gate_proj", "up": "up_proj", "down": "down_proj"}
-_NEOX = {"qkv": "query_key_value", "o": "dense", "up": "dense_h_to_4h", "down": "dense_4h_to_h"}
-_GPT2 = {"qkv": "c_attn", "o": "attn.c_proj", "up": "mlp.c_fc", "down": "mlp.c_proj"}
-_UNGATED = {**_SEPARATE, "up": "up_proj", "down": "down_proj"}
-_GLM = {**_SEPARATE, "gate_up": "gate_up_proj", "down": "down_proj"}
-NAMES: dict[str, dict[str, str]] = {
-    **dict.fromkeys(
-        (
-            "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "granite", "olmo", "olmo2",
-            "cohere", "cohere2", "stablelm", "smollm3", "olmo3", "seed_oss", "exaone4", "ernie4_5", "cwm",
-            "hunyuan_v1_dense", "hyperclovax", "iquestcoder", "ministral3",
-        ),
-        _LLAMA,
-    ),
-    "bloom": _NEOX,
-    "falcon": _NEOX,
-    "glm": _GLM,
-    "glm4": _GLM,
-    "gpt2": _GPT2,
-    "gpt_bigcode": _GPT2,
-    "gpt_neox": _NEOX,
-    "gptj": {**_SEPARATE, "o": "out_proj", "up": "fc_in", "down": "fc_out"},
-    **dict.fromkeys(("apertus", "arcee", "nemotron"), _UNGATED),
-    "opt": {**_SEPARATE, "o": "out_proj", "up": "fc1", "down": "fc2"},
-    "phi": {**_SEPARATE, "o": "dense", "up": "fc1", "down": "fc2"},
-    "phi3": {"qkv": "qkv_proj", "o": "o_proj", "gate_up": "gate_up_proj", "down": "down_proj"},
-    "starcoder2": {**_SEPARATE, "up": "mlp.c_fc", "down": "mlp.c_proj"},
-}  # fmt: skip
-"""For each family, the name of the linear layer at each site. Families that are not listed, including mixtures of
-experts, have Llama's names.
 """
 
 
@@ -78,7 +47,8 @@ def linear_layers(facts: ModelFacts) -> tuple[Linear, ...]:
         "o": (wide, hidden), "gate": (hidden, inner), "up": (hidden, inner), "gate_up": (hidden, 2 * inner),
         "down": (inner, hidden),
     }  # fmt: skip
-    names = NAMES.get(facts.model_type, _LLAMA)
+    # families that are not listed, including mixtures of experts, have Llama's names
+    names = family_modules().get(facts.model_type, family_modules()["llama"]).linear
     first = _latent_attention(facts) if facts.latent else ()
     sparse = 1 - facts.dense_layers / facts.layers if facts.uneven else 1
     return (
@@ -100,7 +70,7 @@ def plain_mlps(facts: ModelFacts) -> tuple[Linear, ...]:
         return ()
     dense, hidden = facts.dense_layers / facts.layers, facts.hidden
     return tuple(
-        Linear(f"{place}.{_LLAMA[site]}", site, *((wide, hidden) if site == "down" else (hidden, wide)), count)
+        Linear(f"{place}.{site}_proj", site, *((wide, hidden) if site == "down" else (hidden, wide)), count)
         for place, wide, count in (("shared_experts", facts.shared_width, 1 - dense), ("mlp", facts.dense_width, dense))
         for site in ("gate", "up", "down")
         if count

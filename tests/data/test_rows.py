@@ -19,6 +19,7 @@ from xpc.compiler.data import reader as stored
 from xpc.compiler.data import row_shapes as shaped
 from xpc.compiler.data import rows, structure
 from xpc.compiler.registry import chat_templates
+from xpc.compiler.registry.family_modules import family_modules
 from xpc.compiler.review.differences.template_environment import Generation
 from xpc.compiler.rules.core import modules
 from xpc.compiler.rules.core import replaced_templates as templates
@@ -334,11 +335,11 @@ def modules_of(stack, folder, families):
 @pytest.mark.slow
 def test_modules_are_those_of_the_models(tmp_path):
     installed("transformers")
-    for family, (names, inside, holders, outside) in modules_of(stacks.DEFAULT, tmp_path, modules.MODULES).items():
-        assert set(names) - {"lm_head"} == set(modules.MODULES[family]), family
+    for family, (names, inside, holders, outside) in modules_of(stacks.DEFAULT, tmp_path, family_modules()).items():
+        assert set(names) - {"lm_head"} == set(family_modules()[family].names), family
         assert modules.layer_modules(family) == modules.all_layer_modules() & set(inside), family
-        assert [tuple(one) for one in holders] == [modules.CONTAINERS[family]], family
-        outer = {*modules.outer_modules(family)} - {*modules.PROJECTIONS.get(family, ())}
+        assert [tuple(one) for one in holders] == [tuple(family_modules()[family].containers)], family
+        outer = {*modules.outer_modules(family)} - {*family_modules()[family].projections}
         assert set(outside) - {"lm_head"} == outer, family
 
 

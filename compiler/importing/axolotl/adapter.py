@@ -5,9 +5,8 @@ from __future__ import annotations
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.text.entries import Entries, Entry, boolean, text, words
 from xpc.compiler.importing.trl import model as models
-from xpc.compiler.registry.linear_layers import NAMES
+from xpc.compiler.registry.family_modules import family_modules
 
-LINEAR = {*NAMES["llama"].values()}
 """The most common names of the linear layers in a decoder layer, such as `q_proj`."""
 BEYOND = ("lm_head", "embed_tokens", "embed_out", "wte", "wpe", "output", "embed_in")
 """Modules that `lora_target_linear` does not adapt. `lora_target_modules` can name them in addition."""
@@ -93,7 +92,7 @@ def _targets(draft: Draft, named: Entries) -> None:
         draft.note(modules, "`lora_target_linear` takes every linear layer")
     elif linear is not None and boolean(linear) and modules is not None:
         draft.note(linear, "`lora_target_modules` lists them")
-        if {*names} >= LINEAR:
+        if {*names} >= {*family_modules()["llama"].linear.values()}:
             draft.put("lora.targets", tuple(names), modules)
         else:
             why = "`lora_target_linear` adds all linear layers to the list, and a spec adapts only the listed modules"

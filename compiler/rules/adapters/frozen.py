@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.language.setting import IntegerPath, NamesPath
+from xpc.compiler.registry.family_modules import family_modules
 from xpc.compiler.rules.core.conditions import enabled
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
@@ -106,10 +107,10 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
     """
     from xpc.compiler.registry.linear_layers import HEADS
     from xpc.compiler.rules.adapters.module_names import absent
-    from xpc.compiler.rules.core.modules import MODULES, all_layer_modules, layer_modules, outer_modules_and_head
+    from xpc.compiler.rules.core.modules import all_layer_modules, layer_modules, outer_modules_and_head
 
     family, known = spec.model.model_type or "", spec.model.facts
-    inner = spec.names("freeze.layer_modules") if family in MODULES else ()
+    inner = spec.names("freeze.layer_modules") if family in family_modules() else ()
     reported = absent(spec, inner)  # the rule XP466 already reports names that the model lacks
     for one in inner:
         if one in all_layer_modules() and one not in layer_modules(family) and one not in reported:
@@ -119,9 +120,9 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
                 f"no layer of {family} has a module `{one}`",
                 f"leave it out, or name one of {parts}",
             )
-    if family not in MODULES:
+    if family not in family_modules():
         yield from _in_no_part(spec, family)
-    others = spec.names("freeze.except_modules") if family in MODULES and known and not known.experts else ()
+    others = spec.names("freeze.except_modules") if family in family_modules() and known and not known.experts else ()
     reported = [*absent(spec, others), *(HEADS if spec.method.scores else ())]
     for one in others:
         if one not in outer_modules_and_head(spec, family) and one not in reported:
@@ -167,11 +168,11 @@ def _patterns_of_no_weight(spec: Spec, family: str) -> Iterator[Finding]:
     import json
     import re
 
-    from xpc.compiler.rules.core.modules import CONTAINERS, MODULES, heads
+    from xpc.compiler.rules.core.modules import heads
 
-    if family not in MODULES or spec.method.scores:
+    if family not in family_modules() or spec.method.scores:
         return
-    outermost = CONTAINERS[family][0]
+    outermost = family_modules()[family].containers[0]
     beginnings = (f"{outermost}.", *(f"{head}." for head in heads(spec, family)))
     for one in spec.names("freeze.except_parameters"):
         found = re.match(r"\^?((?:\w|\\\.|\.(?![*+?{]))+)", one)

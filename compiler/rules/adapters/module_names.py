@@ -8,8 +8,9 @@ import re
 from collections.abc import Iterator, Mapping
 
 from xpc.compiler.language.setting import Path
+from xpc.compiler.registry.family_modules import family_modules
 from xpc.compiler.registry.linear_layers import HEADS
-from xpc.compiler.rules.core.modules import MODULES, container_names, heads
+from xpc.compiler.rules.core.modules import container_names, heads
 from xpc.compiler.rules.core.rule import Finding
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks.modules import PARAMETER, ends, last_names, modules, paths
@@ -83,10 +84,9 @@ def absent(spec: Spec, names: tuple[str, ...]) -> list[str]:
     the rule XP574 checks norms outside of the layers.
     """
     facts = spec.model.facts
-    dense = MODULES.get(facts.model_type) if facts is not None and not facts.experts else None
-    if dense is None or facts is None:
+    if facts is None or facts.experts or facts.model_type not in family_modules():
         return []
-    known = (*dense, *heads(spec, facts.model_type), *container_names())
+    known = (*family_modules()[facts.model_type].names, *heads(spec, facts.model_type), *container_names())
     last = [(one, one.rpartition(".")[2]) for one in names]
     return [one for one, end in last if end not in known and "norm" not in end and not end.startswith("ln")]
 

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from xpc.compiler.language.kinds import NEVER
 from xpc.compiler.language.optimizers import FUSED, LAYERWISE, LOW_RANK, PACKAGES, RESTARTED, WARM_UP
 from xpc.compiler.language.setting import Path
+from xpc.compiler.registry.family_modules import family_modules
 from xpc.compiler.rules.core.conditions import any_of, not_chosen, written
-from xpc.compiler.rules.core.modules import MODULES, heads
+from xpc.compiler.rules.core.modules import heads
 from xpc.compiler.rules.core.rule import Finding, rule, unsupported_choice, write
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
@@ -134,9 +135,9 @@ def nothing_to_project(spec: Spec) -> Iterator[Finding]:
 def _linear(spec: Spec) -> tuple[str, ...] | None:
     """The last parts of the paths of the family's linear modules, such as `q_proj`. None if the modules are unknown."""
     family, facts = spec.model.model_type, spec.model.facts
-    if family not in MODULES or facts is None or facts.experts:
+    if family not in family_modules() or facts is None or facts.experts:
         return None
-    own = () if family in CONVOLUTIONS else MODULES[family]
+    own = () if family in CONVOLUTIONS else family_modules()[family].names
     return (*(one for one in own if not one.startswith(EMBEDDINGS)), *heads(spec, family))
 
 
@@ -145,7 +146,7 @@ def _finds(target: str, linear: tuple[str, ...]) -> bool:
     of this name, xpc cannot check the target, and the result is true.
     """
     last = target.rpartition(".")[2]
-    known = {one for names in MODULES.values() for one in names}
+    known = {one for of in family_modules().values() for one in of.names}
     return last not in known or any(last in one for one in linear)
 
 
