@@ -86,6 +86,7 @@ def tables() -> str:
         for alias, entry in read("datasets.toml").items()
     ]
     parts = {
+        "chat_templates": read("chat_templates.toml"),
         "datasets": _compact(DatasetFacts, "alias", datasets),
         "families": read("families.toml"),
         "gpus": _compact(Gpu, "name", gpus),

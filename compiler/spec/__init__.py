@@ -16,6 +16,7 @@ from xpc.compiler.language.methods.micro_batch import means_over_micro_batch
 from xpc.compiler.language.schema import ADAPTERS
 from xpc.compiler.language.setting import FlagPath, Path, WeightedPath
 from xpc.compiler.language.strategies import FSDP
+from xpc.compiler.registry.tables import table
 from xpc.compiler.registry.types import IMAGE_FAMILIES
 from xpc.compiler.spec.getters import Getters
 from xpc.compiler.spec.resources import AdapterFolder, DataSource, EvalSet, Hardware, ImageList, Model, kinds
@@ -32,12 +33,6 @@ EVALUATED: Final = ("data.holdout", "eval.split", "eval.data")
 """Settings that select evaluation rows. A run evaluates if at least one of them has a value."""
 CALLED: tuple[WeightedPath, ...] = ("method.tools", "method.environment")
 """Settings whose value names functions or classes. The model may call them while it generates."""
-IN_MXFP4: Final = tuple(
-    f"{owner}/gpt-oss-{size}"
-    for owner in ("openai", "unsloth")
-    for size in ("20b", "120b", "safeguard-20b", "safeguard-120b")
-)
-"""The hub ids of models whose weights are stored in MXFP4."""
 
 
 @record
@@ -213,7 +208,7 @@ class Spec(Getters):
         found = self.model.config.get("quantization_config")
         if self.model.config:
             return isinstance(found, Mapping) and found.get("quant_method") == "mxfp4"
-        return self.model.id in IN_MXFP4
+        return self.model.id in table("families")["mxfp4"]
 
     @property
     def method(self) -> Method:

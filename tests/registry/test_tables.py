@@ -79,9 +79,9 @@ def test_every_hub_id_and_alias_is_unique_and_leads_back():
     ],
 )
 def test_the_tables_refuse_a_second_name_and_an_alias_that_no_lookup_would_find(monkeypatch, file, alias, copied, why):
-    tables = {name: build.read(name) for name in ("models.toml", "families.toml", "gpus.toml", "datasets.toml")}
-    tables[file][alias] = tables[file][copied]
-    monkeypatch.setattr(build, "read", tables.__getitem__)
+    read, changed = build.read, build.read(file)
+    changed[alias] = changed[copied]
+    monkeypatch.setattr(build, "read", lambda name: changed if name == file else read(name))
     with pytest.raises(ValueError, match=why):
         build.tables()
 

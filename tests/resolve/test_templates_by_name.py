@@ -15,6 +15,7 @@ from xpc.compiler import registry
 from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.language.model_choices import TEMPLATES
 from xpc.compiler.pipeline import check_text, compile_text
+from xpc.compiler.registry import build
 from xpc.compiler.registry import chat_templates as templates
 from xpc.compiler.review.differences.template_environment import environment
 
@@ -27,6 +28,8 @@ TINY = {
 ON_TINY = {"train": trained('"tiny" on infinity-instruct'), "batch": "gbs=128 micro=16 seq=512"}
 SMALL = {"batch": "gbs=128 micro=1", "strategy": "zero3"}
 
+KNOWN = build.read("chat_templates.toml")
+
 
 def chat(name: str, *more: str, on: str = "qwen2.5-3b") -> str:
     return spec(f"model(chat_template={name})", *more, train=trained(f"{on} on infinity-instruct"), **SMALL)
@@ -35,13 +38,18 @@ def chat(name: str, *more: str, on: str = "qwen2.5-3b") -> str:
 def test_the_list_is_the_folder():
     files = {name.removesuffix(".jinja") for name in os.listdir(templates.FOLDER) if name.endswith(".jinja")}
     assert files == set(TEMPLATES)
-    assert set(templates.NATIVE) <= files
+    assert set(KNOWN["native"]) <= files
     assert set(templates.NO_SYSTEM) <= files
 
 
 def test_the_beginnings_are_those_of_registered_models():
     names = registry.model_names()
-    for begins in (*templates.NATIVE.values(), *(lack for _, lack in templates.LACK)):
+    tokens = KNOWN["control_tokens"]
+    for begins in (
+        *KNOWN["native"].values(),
+        tokens["lacked_by_older"],
+        *(one["lacked_by"] for one in tokens["groups"]),
+    ):
         for one in begins:
             assert any(name.startswith(one) for name in names), one
     # The template of a model's own family only writes tokens that the model has.
