@@ -12,12 +12,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from xpc.compiler.language.items import DERIVED
 from xpc.compiler.language.setting import FlagPath, Path
-from xpc.compiler.plan import BUDGET, CHOSEN, FITS, GIB, NO, Micro, verdict
+from xpc.compiler.plan import BUDGET, CHOSEN, FITS, GIB, NO, verdict
 from xpc.compiler.plan.changed import Checker, Settings, changed, searched
 from xpc.compiler.plan.divisors import divisors
 from xpc.compiler.plan.from_spec import load_of, speed_of
 from xpc.compiler.plan.load import Load
 from xpc.compiler.plan.memory import memory
+from xpc.compiler.plan.quick_estimate import Micro
 from xpc.compiler.spec import Spec
 from xpc.grammar.record import record
 

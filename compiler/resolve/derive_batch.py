@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from math import lcm
 
-from xpc.compiler import plan
 from xpc.compiler.language.items import DEFAULT
 from xpc.compiler.language.methods import DEFAULT as USUAL
 from xpc.compiler.language.strategies import SPREADS
+from xpc.compiler.plan.quick_estimate import MemoryInputs, Micro, largest_micro
 from xpc.compiler.registry.types import IMAGE_FAMILIES
 from xpc.compiler.resolve.open_spec import OpenSpec
 
@@ -25,7 +25,7 @@ def global_batch(of: OpenSpec) -> None:
         of.set("batch.micro", max(1, gbs // (accum * world)), f"{gbs} / ({accum} x {world})")
 
 
-def micro_batch(of: OpenSpec, planned: plan.Micro | None) -> None:
+def micro_batch(of: OpenSpec, planned: Micro | None) -> None:
     """Set the accumulation and the micro-batches of training and evaluation. `planned` is the micro-batch that the plan
     chose, or None.
     """
@@ -58,7 +58,7 @@ def _derived_gbs(of: OpenSpec, world: int, micro: int | None, accum: int | None)
     return gbs
 
 
-def _derived_micro(of: OpenSpec, gbs: int, world: int, planned: plan.Micro | None) -> int:
+def _derived_micro(of: OpenSpec, gbs: int, world: int, planned: Micro | None) -> int:
     """Set the micro-batch that the plan chose, or the largest that fits the memory, and return it."""
     if of.model.model_type in IMAGE_FAMILIES:
         of.set("batch.micro", 1, "the memory of images is not known")
@@ -66,21 +66,7 @@ def _derived_micro(of: OpenSpec, gbs: int, world: int, planned: plan.Micro | Non
             known = "the spec states no micro-batch: xpc takes micro=1, because the memory of images is not known"
             of.note("batch.micro", known, "`micro=1` states this choice")
         return 1
-    strategy = str(of.get("strategy"))
-    stage = SPREADS.get(strategy, 0)
-    seq = -(-(of.integer("batch.seq") or 1024) // (of.integer("strategy.context_parallel") or 1))
-    inputs = plan.MemoryInputs(
-        of.model.facts,
-        of.hardware.gpu,
-        of.get("precision") != "fp32",
-        stage,
-        (of.integer("strategy.shard") if strategy == "hsdp" else None) or of.hardware.world,
-        seq,
-        of.get("memory.checkpointing") is True,
-        of.stack.facts.liger_fused_loss is False or of.get("memory.liger") is True,
-        of.get("strategy.offload") in ("cpu", "optimizer"),
-    )
-    chosen = planned or plan.largest_micro(_trained(of, inputs), gbs // world if gbs % world == 0 else 1)
+    chosen = planned or largest_micro(_memory_inputs(of), gbs // world if gbs % world == 0 else 1)
     of.set("batch.micro", chosen.value, chosen.why)
     if gbs % world == 0:
         of.note(
@@ -91,10 +77,20 @@ def _derived_micro(of: OpenSpec, gbs: int, world: int, planned: plan.Micro | Non
     return chosen.value
 
 
-def _trained(of: OpenSpec, inputs: plan.MemoryInputs) -> plan.MemoryInputs:
-    """Return `inputs`, the quantities for the memory estimate, adjusted to the spec's adapter or method. For plain sft
-    without an adapter, they are returned unchanged.
-    """
+def _memory_inputs(of: OpenSpec) -> MemoryInputs:
+    """The quantities for the quick estimate of the memory."""
+    strategy = str(of.get("strategy"))
+    inputs = MemoryInputs(
+        facts=of.model.facts,
+        gpu=of.hardware.gpu,
+        half=of.get("precision") != "fp32",
+        stage=SPREADS.get(strategy, 0),
+        world=(of.integer("strategy.shard") if strategy == "hsdp" else None) or of.hardware.world,
+        seq=-(-(of.integer("batch.seq") or 1024) // (of.integer("strategy.context_parallel") or 1)),
+        checkpointing=of.get("memory.checkpointing") is True,
+        fused_loss=of.stack.facts.liger_fused_loss is False or of.get("memory.liger") is True,
+        offloaded=of.get("strategy.offload") in ("cpu", "optimizer"),
+    )
     if of.get("method") == USUAL and "lora.rank" not in of.values:
         return inputs
     from xpc.compiler.resolve import derive_method

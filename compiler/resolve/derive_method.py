@@ -11,7 +11,8 @@ from xpc.compiler.language.items import DEFAULT
 from xpc.compiler.language.kinds import Amount, Weighted
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.schema import ADAPTERS, BY_PATH, TABLE, Setting, path_of
-from xpc.compiler.plan import MemoryInputs, packed_bytes
+from xpc.compiler.plan import packed_bytes
+from xpc.compiler.plan.quick_estimate import MemoryInputs
 from xpc.compiler.registry.linear_layers import tables
 from xpc.compiler.resolve.open_spec import OpenSpec
 from xpc.compiler.stacks import Json

@@ -14,9 +14,10 @@ from typed_in import typed_in
 from xpc.compiler import cli, registry
 from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import Checked, check_text
-from xpc.compiler.plan import FITS, NO, TIGHT, MemoryInputs, changes, coefficients, states
+from xpc.compiler.plan import FITS, NO, TIGHT, changes, coefficients
 from xpc.compiler.plan.changed import legality
 from xpc.compiler.plan.experiment import plan
+from xpc.compiler.plan.quick_estimate import MemoryInputs, states
 from xpc.compiler.registry.linear_layers import linear_layers, lora_parameters
 from xpc.compiler.rules.core.legality import error_codes
 from xpc.compiler.spec import Spec
