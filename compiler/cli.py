@@ -20,11 +20,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
-    from typing import TextIO
+    from typing import TextIO, TypeAlias
 
     from xpc.compiler.files.workspace import Workspace
     from xpc.compiler.pipeline import Checked
     from xpc.grammar.diagnostic import Diagnostic, Silenced
+
+    Options: TypeAlias = argparse.Namespace | SimpleNamespace
 
 TEXTS = ("full", "concise")
 """Values of `--format` whose output is for people. With any other value, the output is for a program: standard output
@@ -52,14 +54,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
             gc.freeze()  # skip the garbage collection at exit
             return status
-        except SpecError as error:
-            _print_line(f"xpc: {error}", sys.stderr)
-            return 1
-        except UsageError as error:
-            _print_line(f"xpc: {error}", sys.stderr)
-        except Unwritable as error:
+        except (SpecError, UsageError, Unwritable) as error:
             if str(error):
                 _print_line(f"xpc: {error}", sys.stderr)
+            return 1 if isinstance(error, SpecError) else 2
         except KeyboardInterrupt:
             return 130
         except Exception as error:
@@ -70,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 "Please report it with the spec",
                 sys.stderr,
             )
-        return 2
+            return 2
 
 
 def _print_line(line: str, to: TextIO) -> None:
@@ -99,12 +97,10 @@ def _run(arguments: list[str]) -> int:
         raise UsageError(
             f"`{options.command}` is reserved and comes with a later version; this version has {', '.join(COMMANDS)}"
         )
-    if options.command == "check":
-        return _check(options)
-    if options.command == "compile":
-        if options.output == "":
-            raise UsageError("-o takes the folder of the bundle, not an empty text")
-        return _compile(options)
+    return {"check": _check, "compile": _compile, "explain": _explain}[options.command](options)
+
+
+def _explain(options: Options) -> int:
     if options.what is None:
         raise UsageError(
             "explain what? A code (`xpc explain XP301`), a setting (`xpc explain gbs`), a spec, or one of its settings "
@@ -128,7 +124,7 @@ PLAIN = {"allow_oom": False, "format": "full", "deny": None}
 """Default options of `check` and `compile`."""
 
 
-def _options(arguments: list[str]) -> argparse.Namespace | SimpleNamespace:
+def _options(arguments: list[str]) -> Options:
     """Parse the options of a command line. The most frequent command, `check FILE...` without options, is parsed
     without argparse, which is slow to import.
     """
@@ -172,7 +168,7 @@ def _parser(first: str) -> argparse.ArgumentParser:
     return parser
 
 
-def _check(options: argparse.Namespace | SimpleNamespace) -> int:
+def _check(options: Options) -> int:
     from xpc.compiler.files.file_memory import user_memory
     from xpc.compiler.pipeline import check_text
     from xpc.compiler.render import render
@@ -222,12 +218,14 @@ def _of_preview(checked: Checked, workspace: Workspace) -> list[Diagnostic]:
     return unread_rows.note(spec)
 
 
-def _compile(options: argparse.Namespace | SimpleNamespace) -> int:
+def _compile(options: Options) -> int:
     from xpc.compiler.files.bundle import BundleError, write
     from xpc.compiler.files.file_memory import user_memory
     from xpc.compiler.pipeline import compile_text
     from xpc.compiler.render import render
 
+    if options.output == "":
+        raise UsageError("-o takes the folder of the bundle, not an empty text")
     data, name, workspace = read_spec(options.file)
     workspace.memory = user_memory()
     workspace.allow_oom = workspace.allow_oom or options.allow_oom
@@ -322,7 +320,7 @@ def _run_module(command: str, arguments: list[str]) -> int:
     return int(status)
 
 
-def is_denied(options: argparse.Namespace | SimpleNamespace, problems: Sequence[Diagnostic]) -> bool:
+def is_denied(options: Options, problems: Sequence[Diagnostic]) -> bool:
     """Whether there are warnings and `--deny warnings` treats them as errors."""
     return options.deny is not None and any(one.severity == "warning" for one in problems)
 
