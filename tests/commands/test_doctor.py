@@ -9,7 +9,6 @@ import os
 import socket
 import subprocess
 import sys
-import textwrap
 import time
 from pathlib import Path
 
@@ -23,26 +22,22 @@ from xpc.compiler.files.inputs import UsageError
 SECRET = "hf_thisisasecretthatnobodymaysee"
 
 
+def script(folder: Path, text: str) -> str:
+    """Write a shell script that takes the place of an interpreter."""
+    path = folder / "python"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
 @pytest.fixture
-def interpreter(tmp_path: object) -> str:
-    """Write a script that starts this Python without its installed packages (`-S`)."""
-    path = os.path.join(str(tmp_path), "python")
-    with open(path, "w", encoding="utf-8") as handle:
-        handle.write(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
-    os.chmod(path, 0o755)
-    return path
-
-
-def fake(tmp_path: object, text: str) -> str:
-    path = os.path.join(str(tmp_path), "fake")
-    with open(path, "w", encoding="utf-8") as handle:
-        handle.write(textwrap.dedent(text))
-    os.chmod(path, 0o755)
-    return path
+def interpreter(tmp_path: Path) -> str:
+    """A script that starts this Python without its installed packages (`-S`)."""
+    return script(tmp_path, f'exec {sys.executable} -S "$@"')
 
 
 def test_each_missing_package_is_reported(
-    interpreter: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: object
+    interpreter: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))  # without the locks of this machine
     monkeypatch.setenv("HF_TOKEN", SECRET)
@@ -68,12 +63,12 @@ def test_json_is_for_programs(interpreter: str, capsys: pytest.CaptureFixture[st
     assert any("trl 0.18" in one["says"] for one in answer["entries"])
 
 
-def test_unusable_interpreter_is_a_failure_of_the_tool(tmp_path: object, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unusable_interpreter_is_a_failure_of_the_tool(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["doctor", "--python", "/no/python"]) == 2
     assert "there is no interpreter /no/python" in capsys.readouterr().err
-    assert cli.main(["doctor", "--python", fake(tmp_path, "#!/bin/sh\necho broken >&2\nexit 3\n")]) == 2
+    assert cli.main(["doctor", "--python", script(tmp_path, "echo broken >&2\nexit 3")]) == 2
     assert "failed (status 3): broken" in capsys.readouterr().err
-    assert cli.main(["doctor", "--python", fake(tmp_path, "#!/bin/sh\necho hello\n")]) == 2
+    assert cli.main(["doctor", "--python", script(tmp_path, "echo hello")]) == 2
     assert "failed (status 0): no output" in capsys.readouterr().err
 
 
@@ -97,10 +92,10 @@ def test_nothing_of_the_stack_is_imported_here() -> None:
     assert subprocess.run([sys.executable, "-c", checked], capture_output=True, text=True).stdout == "False\n"
 
 
-def test_full_or_read_only_disk_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+def test_full_or_read_only_disk_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from xpc.runtime import doctor as requested
 
-    monkeypatch.setenv("HF_HOME", os.path.join(str(tmp_path), "not", "there"))
+    monkeypatch.setenv("HF_HOME", os.path.join(tmp_path, "not", "there"))
     entries = {says.split(":")[0]: (state, says) for _, state, says in requested.folders()}
     assert str(tmp_path) in entries["HF_HOME"][1]
     monkeypatch.setattr(requested.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 3 * 2**30}))
@@ -111,26 +106,26 @@ def test_full_or_read_only_disk_is_reported(monkeypatch: pytest.MonkeyPatch, tmp
     assert {state for _, state, _ in requested.folders()} == {"wrong"}
 
 
-def test_the_folder_of_the_hub_follows_the_cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+def test_the_folder_of_the_hub_follows_the_cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from xpc.runtime.doctor import folders
 
     def home() -> str:
         return next(says for _, _, says in folders() if says.startswith("HF_HOME")).rpartition(" in ")[2]
 
     monkeypatch.delenv("HF_HOME", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", os.path.join(str(tmp_path), "cache"))
-    assert home() == os.path.join(str(tmp_path), "cache", "huggingface")
+    monkeypatch.setenv("XDG_CACHE_HOME", os.path.join(tmp_path, "cache"))
+    assert home() == os.path.join(tmp_path, "cache", "huggingface")
     monkeypatch.delenv("XDG_CACHE_HOME")
     assert home() == os.path.expanduser("~/.cache/huggingface")
 
 
-def test_a_login_is_seen_and_not_read(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+def test_a_login_is_seen_and_not_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from xpc.runtime import doctor as requested
 
     for name in ("HF_TOKEN", "HF_TOKEN_PATH", "WANDB_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HF_HOME", str(tmp_path))
-    with open(os.path.join(str(tmp_path), "token"), "w", encoding="utf-8") as handle:
+    with open(os.path.join(tmp_path, "token"), "w", encoding="utf-8") as handle:
         handle.write(SECRET)
     output = [says for what, _, says in requested.variables() if what == "tokens"]
     assert output == ["HF_TOKEN is not set, but `hf auth login` has stored a token", "WANDB_API_KEY is not set"]

@@ -57,10 +57,7 @@ def compiled(spec: str, root: str, out: Path | None = None) -> dict[str, bytes]:
     files, found = compile_text(spec.encode(), "run.xp", Workspace(root))
     assert files is not None, shown(found)
     if out is not None:
-        for name, data in files.items():
-            path = out / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
+        put(out, files)
     return files
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import subprocess
 from hashlib import sha256
+from pathlib import Path
 
 import yaml
 from case_support import spec
@@ -78,7 +79,7 @@ PETS = {"PET_NNODES": "2", "PET_NPROC_PER_NODE": "8", "PET_NODE_RANK": "1", "PET
 SKYPILOT = {"SKYPILOT_NUM_NODES": "2", "SKYPILOT_NODE_RANK": "1", "SKYPILOT_NODE_IPS": "10.0.0.1\n10.0.0.2"}
 
 
-def test_node_gets_its_rank_and_returns_its_status(tmp_path: object):
+def test_node_gets_its_rank_and_returns_its_status(tmp_path: Path):
     lay(K8S["two"], tmp_path)
     done = node(K8S["two"], "trainjob.yaml", tmp_path, **PETS)
     assert (done.stdout, done.returncode) == (f"1|run-node-0-0.run|29500|{tmp_path}|1800|", 75), done.stderr
@@ -86,7 +87,7 @@ def test_node_gets_its_rank_and_returns_its_status(tmp_path: object):
     assert (done.stdout, done.returncode) == (f"1|a|2|{tmp_path}|1800|", 75), done.stderr
 
 
-def test_a_node_of_skypilot(tmp_path: object):
+def test_a_node_of_skypilot(tmp_path: Path):
     lay(SKY["two"], tmp_path)
     done = node(SKY["two"], "sky.yaml", tmp_path, **SKYPILOT)
     assert (done.stdout, done.returncode) == (f"1|10.0.0.1|8008|{tmp_path}||", 75), done.stderr
@@ -94,7 +95,7 @@ def test_a_node_of_skypilot(tmp_path: object):
     assert (done.stderr, done.returncode) == ("sky.yaml: the task has 3 nodes, and the bundle is for 2\n", 1)
 
 
-def test_another_number_of_nodes_is_refused(tmp_path: object):
+def test_another_number_of_nodes_is_refused(tmp_path: Path):
     lay(K8S["two"], tmp_path)
     for variables, output in (({**PETS, "PET_NNODES": "4"}, "4"), ({}, "no")):
         done = node(K8S["two"], "trainjob.yaml", tmp_path, **variables)
@@ -102,13 +103,13 @@ def test_another_number_of_nodes_is_refused(tmp_path: object):
         assert done.stderr == f"trainjob.yaml: the job has {output} nodes, and the bundle is for 2\n"
 
 
-def test_no_bundle_or_another_one_is_refused(tmp_path: object):
+def test_no_bundle_or_another_one_is_refused(tmp_path: Path):
     missing = node(K8S["one"], "jobset.yaml", tmp_path)
     lay(spec(k8s(), "seed 7"), tmp_path)
     other = node(K8S["one"], "jobset.yaml", tmp_path)
-    lay(K8S["one"], os.path.join(str(tmp_path), "again"))
-    os.replace(os.path.join(str(tmp_path), "again", "run.bundle", "run.sha256"),
-               os.path.join(str(tmp_path), "run.bundle", "run.sha256"))  # fmt: skip
+    lay(K8S["one"], os.path.join(tmp_path, "again"))
+    os.replace(os.path.join(tmp_path, "again", "run.bundle", "run.sha256"),
+               os.path.join(tmp_path, "run.bundle", "run.sha256"))  # fmt: skip
     damaged = node(K8S["one"], "jobset.yaml", tmp_path)
     ends = (
         "/run.bundle is a bundle\n",
@@ -121,23 +122,23 @@ def test_no_bundle_or_another_one_is_refused(tmp_path: object):
     assert damaged.stderr.startswith("trainer_args.json: FAILED\n")
 
 
-def test_a_bundle_of_the_image_is_found(tmp_path: object):
+def test_a_bundle_of_the_image_is_found(tmp_path: Path):
     """If the volume has no bundle, the shell code runs the bundle in /opt, which is part of the container image."""
     script = container(K8S["one"])["command"][2]
     lay(K8S["one"], tmp_path)
-    empty = os.path.join(str(tmp_path), "volume")
+    empty = os.path.join(tmp_path, "volume")
     os.mkdir(empty)
     script = script.replace("/workspace", empty).replace("/opt", str(tmp_path))
     done = subprocess.run(["bash", "-c", pinned(script)], capture_output=True, text=True, check=False)
     assert (done.stdout.split("|")[3], done.returncode) == (empty, 75), done.stderr
 
 
-def test_a_member_of_a_sweep_finds_its_folder(tmp_path: object):
+def test_a_member_of_a_sweep_finds_its_folder(tmp_path: Path):
     write(
         compiled(spec(k8s(), "sweep {\n  lr = [1e-5, 2e-5]\n}"), name="run.xp"),
-        os.path.join(str(tmp_path), "run.bundle"),
+        os.path.join(tmp_path, "run.bundle"),
     )
-    member = os.path.join(str(tmp_path), "run.bundle", "members", "lr=2e-05")
+    member = os.path.join(tmp_path, "run.bundle", "members", "lr=2e-05")
     with open(os.path.join(member, "jobset.yaml"), encoding="utf-8") as handle:
         table = yaml.safe_load(handle)
     stubbed(member)

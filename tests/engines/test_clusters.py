@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -327,7 +328,7 @@ def test_every_gpu_has_a_name_or_is_refused():
         assert "XP870" in errors(found), shown(found)
 
 
-def test_a_child_may_have_another_launcher(tmp_path: object):
+def test_a_child_may_have_another_launcher(tmp_path: Path):
     base = spec(k8s(", secret=tokens, time=2h"))
     put(tmp_path, {"base.xp": base})
     for launch in ("launch local", "launch sky(volume=shared)"):
@@ -359,7 +360,7 @@ SWEPT = "sweep {\n  lr = [1e-5, 2e-5]\n}"
     ],
     ids=["k8s", "sky", "k8s-sweep", "sky-sweep"],
 )
-def test_submit_command_is_printed(text: str, command: str, tmp_path: object):
+def test_submit_command_is_printed(text: str, command: str, tmp_path: Path):
     done = xpc("compile", "run.xp", "-o", "./a b", cwd=put(tmp_path, {"run.xp": text}))
     assert done.returncode == 0, done.stderr
     assert done.stdout.decode().splitlines()[-1] == f"  {command}"

@@ -23,12 +23,8 @@ ENVIRONMENT = on_cpu('launch local(env=["MARK=a b $(id) \'quoted\'", "NCCL_DEBUG
 
 def written(folder: Path, text: str, **more: str) -> Path:
     """Write the bundle of a spec to disk."""
-    root = put(str(folder), more)
     out = folder / "b.bundle"
-    for name, data in compiled(text, root).items():
-        path = out / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
+    put(out, compiled(text, put(folder, more)))
     return out
 
 

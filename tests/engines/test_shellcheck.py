@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -77,12 +78,12 @@ def shell(files: dict[str, bytes]) -> dict[str, str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SPECS)
-def test_all_shell_passes(name: str, tmp_path: object):
+def test_all_shell_passes(name: str, tmp_path: Path):
     program, found = shellcheck(), shell(compiled(SPECS[name]))
     assert "launch.sh" in found
     paths = []
     for file, text in found.items():
-        paths.append(os.path.join(str(tmp_path), file))
+        paths.append(os.path.join(tmp_path, file))
         with open(paths[-1], "w", encoding="utf-8") as handle:
             handle.write(text)
     words = [

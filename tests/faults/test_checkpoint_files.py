@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from hashlib import sha256
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -45,7 +46,7 @@ def finished(out: str, name: str = "checkpoint-2") -> str:
     )
 
 
-def test_each_process_seals_what_it_wrote(tmp_path: object) -> None:
+def test_each_process_seals_what_it_wrote(tmp_path: Path) -> None:
     folder = checkpoint(str(tmp_path))
     assert set(checkpoint_integrity.seal(folder, 0)) == {"model.safetensors", "rng_state_0.pth"}
     assert set(checkpoint_integrity.seal(folder, 1)) == {"rng_state_1.pth", "global_step2/zero_pp_rank_1_mp_rank_00.pt"}
@@ -57,7 +58,7 @@ def test_each_process_seals_what_it_wrote(tmp_path: object) -> None:
         assert checkpoint_integrity._writer(f"folder/{name}") == process
 
 
-def test_checkpoint_gets_its_name_when_it_is_complete(tmp_path: object) -> None:
+def test_checkpoint_gets_its_name_when_it_is_complete(tmp_path: Path) -> None:
     out = str(tmp_path)
     path = finished(out)
     assert os.listdir(out) == ["checkpoint-2"]
@@ -66,7 +67,7 @@ def test_checkpoint_gets_its_name_when_it_is_complete(tmp_path: object) -> None:
     assert os.listdir(out) == []
 
 
-def test_the_same_step_again_takes_the_place_of_what_was_broken(tmp_path: object) -> None:
+def test_the_same_step_again_takes_the_place_of_what_was_broken(tmp_path: Path) -> None:
     path = finished(str(tmp_path))
     os.truncate(os.path.join(path, "model.safetensors"), 3)
     assert finished(str(tmp_path)) == path
@@ -74,7 +75,7 @@ def test_the_same_step_again_takes_the_place_of_what_was_broken(tmp_path: object
     assert checkpoint_integrity.broken(path, digests=True) is None
 
 
-def test_every_kind_of_damage_is_named(tmp_path: object) -> None:
+def test_every_kind_of_damage_is_named(tmp_path: Path) -> None:
     path = finished(str(tmp_path))
     name = os.path.join(path, "model.safetensors")
     with open(name, "rb") as handle:
@@ -93,7 +94,7 @@ def test_every_kind_of_damage_is_named(tmp_path: object) -> None:
     assert checkpoint_integrity.broken(path, digests=False) == "model.safetensors is missing"
 
 
-def test_a_file_that_is_missing_before_the_name_is_given(tmp_path: object) -> None:
+def test_a_file_that_is_missing_before_the_name_is_given(tmp_path: Path) -> None:
     folder = checkpoint(str(tmp_path))
     seals = checkpoint_integrity.seal(folder, 0)
     os.remove(os.path.join(folder, "rng_state_0.pth"))
@@ -102,7 +103,7 @@ def test_a_file_that_is_missing_before_the_name_is_given(tmp_path: object) -> No
     assert os.listdir(str(tmp_path)) == ["_saving"]
 
 
-def test_a_large_file_is_hashed_in_parts(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_file_is_hashed_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = checkpoint(str(tmp_path))
     one = checkpoint_integrity.seal(folder, 0)["model.safetensors"]
     monkeypatch.setattr(checkpoint_integrity, "PART", 16)
@@ -134,7 +135,7 @@ def json_save(path: str) -> None:
 
 @pytest.mark.parametrize("write", [torch_save, safetensors_save, json_save])
 def test_a_write_after_process_0_deleted_the_folder_is_one_sentence(
-    tmp_path: object, monkeypatch: pytest.MonkeyPatch, write: Callable[[str], None]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[str], None]
 ) -> None:
     """On a full disk, process 0 deletes the partial checkpoint. If another process still writes into this checkpoint,
     it reports one error, without a traceback.

@@ -11,6 +11,7 @@ import re
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from emitted import put
@@ -59,7 +60,7 @@ def files(folder: str) -> list[str]:
 
 @pytest.mark.parametrize("kind", nightly_but(["one", "zero2"], lambda kind: kind == "one"))
 def test_a_damaged_checkpoint_is_passed_over(
-    runs: Callable[[str], Runs], chance: random.Random, tmp_path: object, kind: str
+    runs: Callable[[str], Runs], chance: random.Random, tmp_path: Path, kind: str
 ) -> None:
     here = runs(DEFAULT)
     bundle = compiled(here, kind)
@@ -87,10 +88,10 @@ def test_a_damaged_checkpoint_is_passed_over(
 
 
 def test_whatever_happens_to_a_file_is_found(
-    runs: Callable[[str], Runs], tmp_path: object, chance: random.Random
+    runs: Callable[[str], Runs], tmp_path: Path, chance: random.Random
 ) -> None:
     here = runs(DEFAULT)
-    going = here.start(compiled(here, "zero2"), os.path.join(str(tmp_path), "cwd"))
+    going = here.start(compiled(here, "zero2"), os.path.join(tmp_path, "cwd"))
     going.until(lambda: "checkpoint-9" in checkpoints(going.out))
     going.kill()
     newest = os.path.join(going.out, "checkpoint-9")
@@ -125,7 +126,7 @@ def refused(here: Runs, bundle: str, cwd: str, **environ: str) -> Going:
 
 @pytest.mark.parametrize("kind", nightly_but(["one", "ddp"], lambda kind: kind == "ddp"))
 def test_a_lost_data_file_is_named_and_waited_for(
-    runs: Callable[[str], Runs], chance: random.Random, tmp_path: object, kind: str
+    runs: Callable[[str], Runs], chance: random.Random, tmp_path: Path, kind: str
 ) -> None:
     """A run that has already read its rows continues when their file is lost. A run that starts while the file is
     missing fails; it succeeds when the file is back.
@@ -178,7 +179,7 @@ def test_a_lost_data_file_is_named_and_waited_for(
         os.rename(aside, data)
 
 
-def test_a_process_that_alone_finds_no_data_tells_it(runs: Callable[[str], Runs], tmp_path: object) -> None:
+def test_a_process_that_alone_finds_no_data_tells_it(runs: Callable[[str], Runs], tmp_path: Path) -> None:
     here = runs(DEFAULT)
     bundle = here.compiled(text(steps=3), "alone")
     data = os.path.join(bundle, "data", os.listdir(os.path.join(bundle, "data"))[0])
@@ -192,7 +193,7 @@ def test_a_process_that_alone_finds_no_data_tells_it(runs: Callable[[str], Runs]
 
 @pytest.mark.parametrize("kind", nightly_but(["ddp", "zero2"], lambda kind: kind == "ddp"))
 def test_a_step_that_was_computed_wrong_is_done_again(
-    runs: Callable[[str], Runs], chance: random.Random, tmp_path: object, kind: str
+    runs: Callable[[str], Runs], chance: random.Random, tmp_path: Path, kind: str
 ) -> None:
     """In one process, one loss is NaN or infinite: the run stops at that step, and the next start resumes from a
     checkpoint of an earlier step.
@@ -222,14 +223,14 @@ def test_a_step_that_was_computed_wrong_is_done_again(
 
 
 def test_a_loss_that_is_no_number_is_allowed_where_written(
-    runs: Callable[[str], Runs], chance: random.Random, tmp_path: object
+    runs: Callable[[str], Runs], chance: random.Random, tmp_path: Path
 ) -> None:
     here = runs(DEFAULT)
     source = text(world=1, steps=9, every=1, save="every=never").replace("precision fp32", "precision fp32(nan=allow)")
     bundle = here.compiled(source, "allowed")
     for number in range(3):
         word, step, batch = chance.choice(list(WORDS)), chance.randint(1, 9), chance.randint(1, 4)
-        cwd = os.path.join(str(tmp_path), str(number))
+        cwd = os.path.join(tmp_path, str(number))
         going = here.start(bundle, cwd, "faulty.py", XPC_BAD=f"{word} {step} 0 {batch}")
         assert going.wait() == [0], going.text
         assert going.text.count(f"the loss is {WORDS[word]} at step {step}; training continues") == 1
@@ -244,9 +245,7 @@ def test_a_loss_that_is_no_number_is_allowed_where_written(
             assert json.load(handle, parse_constant=pytest.fail)["last_loss"] == (word if step == 9 else "nan")
 
 
-def test_weights_that_overflow_stop_the_run(
-    runs: Callable[[str], Runs], chance: random.Random, tmp_path: object
-) -> None:
+def test_weights_that_overflow_stop_the_run(runs: Callable[[str], Runs], chance: random.Random, tmp_path: Path) -> None:
     here = runs(DEFAULT)
     rate = f"{10 ** chance.uniform(9, 18.9):.3e}".replace("+", "")
     source = text("schedule constant(warmup=2)", steps=8, every=1, save="every=1 keep=2")

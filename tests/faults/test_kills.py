@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from fault_runs import GRPO, Runs, text
@@ -38,7 +39,7 @@ LAUNCHED = {
 
 @pytest.mark.parametrize("kind", nightly_but(KINDS, lambda kind: kind not in ("zero2", "distill")))
 def test_killed_runs_end_as_one_that_was_left_alone(
-    runs: Callable[[str], Runs], chance: random.Random, tmp_path: object, kind: str
+    runs: Callable[[str], Runs], chance: random.Random, tmp_path: Path, kind: str
 ) -> None:
     wanted, source = KINDS[kind]
     here = runs(DEFAULT)
@@ -47,7 +48,7 @@ def test_killed_runs_end_as_one_that_was_left_alone(
 
 @pytest.mark.parametrize("kind", nightly_but(LAUNCHED, lambda kind: kind == "accelerate"))
 def test_a_launcher_and_its_processes_end_with_each_other(
-    runs: Callable[[str], Runs], chance: random.Random, tmp_path: object, kind: str
+    runs: Callable[[str], Runs], chance: random.Random, tmp_path: Path, kind: str
 ) -> None:
     wanted, source = LAUNCHED[kind]
     here = runs(DEFAULT)

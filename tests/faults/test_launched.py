@@ -70,7 +70,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", nightly_but(WAYS, lambda way: way == "accelerate"))
-def test_signal_to_any_process_saves_and_exits_75(runs: Callable[[str], Runs], tmp_path: object, way: str) -> None:
+def test_signal_to_any_process_saves_and_exits_75(runs: Callable[[str], Runs], tmp_path: Path, way: str) -> None:
     source, who, numbers = WAYS[way]
     here = runs(DEFAULT)
     bundle = here.compiled(source, way.replace(" ", "-"))
@@ -92,7 +92,7 @@ def test_signal_to_any_process_saves_and_exits_75(runs: Callable[[str], Runs], t
 
 
 def test_a_process_that_is_killed_is_tried_again(
-    runs: Callable[[str], Runs], tmp_path: object, chance: random.Random
+    runs: Callable[[str], Runs], tmp_path: Path, chance: random.Random
 ) -> None:
     """If a process is killed, the same launch.sh starts the run again by itself. The result is the same as the result
     of a run that was not disturbed.
@@ -142,7 +142,7 @@ def hears(pid: int) -> bool:
     return bool(int(caught.split()[1], 16) >> signal.SIGTERM - 1 & 1)
 
 
-def test_before_training_there_is_nothing_to_wait_for(runs: Callable[[str], Runs], tmp_path: object) -> None:
+def test_before_training_there_is_nothing_to_wait_for(runs: Callable[[str], Runs], tmp_path: Path) -> None:
     """A stop request before the first step ends the run without a checkpoint. The request arrives while the launcher
     checks files, or while the processes import libraries.
     """
@@ -162,7 +162,7 @@ def test_before_training_there_is_nothing_to_wait_for(runs: Callable[[str], Runs
         assert checkpoints(run.out) == []
 
 
-def test_signal_to_the_second_node_saves(runs: Callable[[str], Runs], tmp_path: object) -> None:
+def test_signal_to_the_second_node_saves(runs: Callable[[str], Runs], tmp_path: Path) -> None:
     here = runs(DEFAULT)
     bundle = here.compiled(text("nodes 2", world=1, **LONG), "nodes")  # type: ignore[arg-type]
     where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
@@ -177,7 +177,7 @@ def test_signal_to_the_second_node_saves(runs: Callable[[str], Runs], tmp_path: 
 
 
 @pytest.mark.nightly
-def test_nodes_that_were_started_by_hand_start_again_together(runs: Callable[[str], Runs], tmp_path: object) -> None:
+def test_nodes_that_were_started_by_hand_start_again_together(runs: Callable[[str], Runs], tmp_path: Path) -> None:
     """If a process on one of the nodes is killed, the launchers of all nodes restart their processes, which then
     connect to each other again.
     """

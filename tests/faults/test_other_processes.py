@@ -125,7 +125,7 @@ def source(target: str, strategy: str, world: int, *more: str, **swaps: str) -> 
 
 
 @pytest.mark.parametrize("target", EACH_STACK)
-def test_goes_on_with_more_and_fewer_processes(runs: Callable[[str], Runs], tmp_path: object, target: str) -> None:
+def test_goes_on_with_more_and_fewer_processes(runs: Callable[[str], Runs], tmp_path: Path, target: str) -> None:
     chained(runs(target), partial(source, target, "ddp"), [2, 4, 1], str(tmp_path), f"others-{target}")
 
 
@@ -157,7 +157,7 @@ SHARDED = [
 
 @pytest.mark.parametrize(("target", "kind"), SHARDED)
 def test_zero_goes_on_with_more_and_fewer_processes(
-    runs: Callable[[str], Runs], tmp_path: object, target: str, kind: tuple[str, tuple[str, ...], dict[str, str]],
+    runs: Callable[[str], Runs], tmp_path: Path, target: str, kind: tuple[str, tuple[str, ...], dict[str, str]],
     request: pytest.FixtureRequest,
 ) -> None:  # fmt: skip
     """DeepSpeed itself cannot load a checkpoint that another number of processes has saved. In a bundle, each process

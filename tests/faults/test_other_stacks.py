@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable
 from functools import partial
 from itertools import product
+from pathlib import Path
 
 import pytest
 from fault_runs import Runs, text
@@ -32,7 +33,7 @@ DAILY = ("trl-0.18", "ddp")
 
 @pytest.mark.parametrize(("target", "kind"), nightly_but(product(OTHERS, KINDS), DAILY.__eq__))
 def test_runs_end_as_one_that_was_left_alone(
-    runs: Callable[[str], Runs], chance: random.Random, tmp_path: object, target: str, kind: str
+    runs: Callable[[str], Runs], chance: random.Random, tmp_path: Path, target: str, kind: str
 ) -> None:
     happens, wanted, strategy, source = KINDS[kind]
     here = runs(target)

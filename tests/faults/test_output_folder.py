@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from fault_runs import Going, Runs, text
@@ -21,9 +22,9 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def small(tmp_path: object) -> Iterator[str]:
+def small(tmp_path: Path) -> Iterator[str]:
     """A folder on its own disk of 64 MiB."""
-    folder = os.path.join(str(tmp_path), "small")
+    folder = os.path.join(tmp_path, "small")
     os.mkdir(folder)
     words = ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", folder]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
@@ -97,7 +98,7 @@ REFUSALS = ("a run is training into", "contains this run, finished")
 
 
 def test_a_second_run_is_refused_at_every_moment_of_the_first(
-    runs: Callable[[str], Runs], chance: random.Random, tmp_path: object
+    runs: Callable[[str], Runs], chance: random.Random, tmp_path: Path
 ) -> None:
     """The first run holds a lock on its folder until it ends, even while it hangs. A second run in the same folder is
     refused at once.
@@ -128,9 +129,7 @@ def test_a_second_run_is_refused_at_every_moment_of_the_first(
             hit[f"{moment}, {'still' if still else 'running'}, second ended with {other}"] += 1
 
 
-def test_second_run_leaves_the_first_intact(
-    runs: Callable[[str], Runs], chance: random.Random, tmp_path: object
-) -> None:
+def test_second_run_leaves_the_first_intact(runs: Callable[[str], Runs], chance: random.Random, tmp_path: Path) -> None:
     here = runs(DEFAULT)
     bundle = here.compiled(text(world=1, steps=2000, every=1, save="every=never"), "live")
     first = here.start(bundle, str(tmp_path))

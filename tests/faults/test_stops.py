@@ -7,6 +7,7 @@ from __future__ import annotations
 import random
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from fault_runs import GRPO, Runs, checkpoints, text
@@ -35,7 +36,7 @@ LAUNCHED = {
 
 @pytest.mark.parametrize("kind", nightly_but(KINDS, lambda kind: kind != "dpo"))
 def test_stopped_runs_end_as_one_that_was_left_alone(
-    runs: Callable[[str], Runs], chance: random.Random, tmp_path: object, kind: str
+    runs: Callable[[str], Runs], chance: random.Random, tmp_path: Path, kind: str
 ) -> None:
     wanted, source = KINDS[kind]
     here = runs(DEFAULT)
@@ -44,7 +45,7 @@ def test_stopped_runs_end_as_one_that_was_left_alone(
 
 @pytest.mark.parametrize("kind", nightly_but(LAUNCHED, lambda kind: kind == "simple"))
 def test_launcher_forwards_a_signal(
-    runs: Callable[[str], Runs], chance: random.Random, tmp_path: object, kind: str
+    runs: Callable[[str], Runs], chance: random.Random, tmp_path: Path, kind: str
 ) -> None:
     wanted, source = LAUNCHED[kind]
     here = runs(DEFAULT)
@@ -52,7 +53,7 @@ def test_launcher_forwards_a_signal(
 
 
 def test_one_that_does_not_resume_saves_and_asks_for_no_other_start(
-    runs: Callable[[str], Runs], tmp_path: object
+    runs: Callable[[str], Runs], tmp_path: Path
 ) -> None:
     here = runs(DEFAULT)
     bundle = here.compiled(text(world=1, steps=2000, every=1, save="every=never resume=never"), "once")

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from emitted import compiled
@@ -96,7 +97,7 @@ C10D = ("launch local(launcher=torchrun, rendezvous=c10d)",)
     ],
 )
 def test_two_nodes_train_as_one_does(
-    pair: Nodes, location: str, tmp_path: object, alone: list[float], name: str, more: tuple[str, ...], named: bool,
+    pair: Nodes, location: str, tmp_path: Path, alone: list[float], name: str, more: tuple[str, ...], named: bool,
     warmed: bool, rehearses: bool,
 ) -> None:  # fmt: skip
     """Unless `named` is true, neither node's host name can be resolved to an address. Without the runtime, gloo would
@@ -123,7 +124,7 @@ def test_two_nodes_train_as_one_does(
     assert len(alone) == 4
 
 
-def test_findings_are_reported_once_and_in_time(pair: Nodes, location: str, tmp_path: object) -> None:
+def test_findings_are_reported_once_and_in_time(pair: Nodes, location: str, tmp_path: Path) -> None:
     pair.name(True)
     cwd, bundle = str(tmp_path), two(location, "wrong")
     # node 1 was not started
@@ -174,7 +175,7 @@ def test_two_bundles_that_differ_and_folders_that_are_not_shared(
     ],
 )
 def test_a_node_that_dies_ends_the_other(
-    pair: Nodes, location: str, tmp_path: object, dies: Callable[..., None], words: str
+    pair: Nodes, location: str, tmp_path: Path, dies: Callable[..., None], words: str
 ) -> None:
     """While a long run trains, every process of node 1 is killed, or its network is cut. A cut closes no connection, so
     node 0 ends only because a collective operation times out.

@@ -105,7 +105,7 @@ def test_the_readme_names_what_is_not_in_the_bundle(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("one", ADAPTERS)
 @pytest.mark.parametrize("other", ADAPTERS)
-def test_a_childs_adapter_replaces_its_bases(one: str, other: str, tmp_path: object) -> None:
+def test_a_childs_adapter_replaces_its_bases(one: str, other: str, tmp_path: Path) -> None:
     sizes = {
         "lora": "rank=8, alpha=8, dropout=0.25", "qlora": "rank=8, alpha=8, dropout=0.25",
         "oft": "block_size=8, dropout=0.25", "vera": "rank=8, dropout=0.25", "loha": "rank=8, alpha=8",

@@ -6,6 +6,7 @@ import ast
 import json
 import os
 from hashlib import sha256
+from pathlib import Path
 
 import pytest
 from case_support import spec
@@ -119,7 +120,7 @@ method grpo {
 }"""
 
 
-def test_the_example_of_the_language(tmp_path: object) -> None:
+def test_the_example_of_the_language(tmp_path: Path) -> None:
     root = put(tmp_path, {"rewards.py": REWARDS})
     found = plan(GRPO, root=root, train=PROMPTS)
     names = ("num_generations", "max_completion_length", "temperature", "reward_weights", "use_vllm", "vllm_mode",
@@ -145,7 +146,7 @@ def test_the_example_of_the_language(tmp_path: object) -> None:
     assert b"128 = 16 completions x 1 accumulation" in files["launch.sh"]
 
 
-def test_weights_of_rewards(tmp_path: object) -> None:
+def test_weights_of_rewards(tmp_path: Path) -> None:
     root = put(tmp_path, {"rewards.py": REWARDS})
     got = arguments('method grpo(rewards=[format, file("rewards.py:tag_count", weight=2)])', root=root, train=PROMPTS)
     assert got["reward_weights"] == [1.0, 2.0]
@@ -172,12 +173,12 @@ def test_weights_of_rewards(tmp_path: object) -> None:
         ("[]", REWARDS, "XP104"),
     ],
 )
-def test_rewards_that_are_refused(written: str, source: str, code: str, tmp_path: object) -> None:
+def test_rewards_that_are_refused(written: str, source: str, code: str, tmp_path: Path) -> None:
     found = checked(spec(f"method grpo(rewards={written})", train=PROMPTS), put(tmp_path, {"rewards.py": source}))
     assert errors(found) == [code], shown(found)
 
 
-def test_arguments_inside_the_quotes_get_the_form_with_file(tmp_path: object) -> None:
+def test_arguments_inside_the_quotes_get_the_form_with_file(tmp_path: Path) -> None:
     root = put(tmp_path, {"rewards.py": REWARDS})
     found = only(checked(spec('method grpo(rewards=["rewards.py:tag_count(weight=2)"])', train=PROMPTS), root), "XP107")
     assert found.help == 'write `file("rewards.py:tag_count", weight=2)`'
@@ -195,13 +196,13 @@ def test_arguments_inside_the_quotes_get_the_form_with_file(tmp_path: object) ->
         "if True:\n    tag_count: object = print\n",
     ],
 )
-def test_ways_to_define_a_reward(source: str, tmp_path: object) -> None:
+def test_ways_to_define_a_reward(source: str, tmp_path: Path) -> None:
     root = put(tmp_path, {"rewards.py": source})
     assert arguments('method grpo(rewards="rewards.py:tag_count")', root=root, train=PROMPTS)["reward_weights"] is None
 
 
-def test_compiling_executes_nothing_of_a_reward_file(tmp_path: object) -> None:
-    source = f"import os\nopen({os.path.join(str(tmp_path), 'ran')!r}, 'w')\nraise SystemExit(3)\n" + REWARDS
+def test_compiling_executes_nothing_of_a_reward_file(tmp_path: Path) -> None:
+    source = f"import os\nopen({os.path.join(tmp_path, 'ran')!r}, 'w')\nraise SystemExit(3)\n" + REWARDS
     root = put(tmp_path, {"rewards.py": source})
     plan('method grpo(rewards="rewards.py:tag_count")', root=root, train=PROMPTS)
     assert os.listdir(root) == ["rewards.py"]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from compile_support import put
 from tiers import every_fourth
 
 from tests.golden_bundles import ROOT, SPECS, compiled
@@ -322,9 +323,7 @@ def test_programs_come_with_the_runs_that_start_them() -> None:
 def test_a_setting_that_needs_a_module_which_is_not_there_is_one_sentence(
     tmp_path: Path, section: str, name: str, value: Any
 ) -> None:
-    for one, data in bundle("sentence").items():
-        (tmp_path / one).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / one).write_bytes(data)
+    put(tmp_path, bundle("sentence"))
     plan = json.loads((tmp_path / "trainer_args.json").read_text())
     assert bundles.read(str(tmp_path), ()).lora is None
     plan[section][name] = value

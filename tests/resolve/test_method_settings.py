@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -77,7 +78,7 @@ def test_importance_ratios_have_no_dropout_by_default(method: str, dropout: floa
         assert found["lora"]["dropout"] == expected
 
 
-def test_one_adapter(tmp_path: object) -> None:
+def test_one_adapter(tmp_path: Path) -> None:
     assert errors(checked(spec("lora", "qlora"))) == ["XP103"]
     assert errors(checked(spec("lora(bits=5)"))) == ["XP107"]
     root = put(tmp_path, {"base.xp": "lora(rank=8)\n"})
@@ -160,7 +161,7 @@ JUDGED = '{"prompt": "2 + 2?", "completion": "4", "label": true}\n'
     ],
 )
 def test_the_shape_of_a_file_is_the_one_that_the_method_reads(
-    method: str, row: str, shape: str, tmp_path: object
+    method: str, row: str, shape: str, tmp_path: Path
 ) -> None:
     root = put(tmp_path, {"rows.jsonl": row * 100})
     found = plan(of(method), root=root, train=trained('qwen2.5-3b on "rows.jsonl"'))

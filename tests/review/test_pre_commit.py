@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from compile_support import REPOSITORY, SEED, put, xpc
@@ -37,12 +38,12 @@ CONFIG = """repos:
 
 
 def test_each_hook_passes_what_is_right_and_stops_what_is_wrong(
-    pre_commit: str, tmp_path: object, monkeypatch: pytest.MonkeyPatch
+    pre_commit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit = run("git", "rev-parse", "HEAD", cwd=REPOSITORY).stdout.strip()
     config = CONFIG.format(repository=REPOSITORY, commit=commit)
-    work = put(os.path.join(str(tmp_path), "project"), {"a.xp": SEED, ".pre-commit-config.yaml": config})
-    monkeypatch.setenv("PRE_COMMIT_HOME", os.path.join(str(tmp_path), "home"))
+    work = put(os.path.join(tmp_path, "project"), {"a.xp": SEED, ".pre-commit-config.yaml": config})
+    monkeypatch.setenv("PRE_COMMIT_HOME", os.path.join(tmp_path, "home"))
     for words in (("fmt", "a.xp"), ("compile", "a.xp")):
         assert xpc(*words, cwd=work).returncode == 0
     run("git", "init", "-q", cwd=work)

@@ -65,8 +65,6 @@ CASES = [
     (f"{LINE} with deepspeed stage 3 bf16\n", f"{LINE} with strategy=zero3 bf16\n"),
     (f"{LINE} with max length 2048 zero3\n", f"{LINE} with seq=2048 zero3\n"),
     (f"{LINE} with qlora rank 64\n", f"{LINE} with qlora rank=64\n"),
-]
-MORE = [
     ("gbs = 64/8\n", "gbs = 8\n"), ("gbs = 64 + 64\n", "gbs = 128\n"), ("lr = 1e-5 * 2\n", "lr = 2e-5\n"),
     ("gbs == 64\n", "gbs = 64\n"), ("gbs := 64\n", "gbs = 64\n"), ("lr => 1e-5\n", "lr = 1e-5\n"),
     ("lr -> 1e-5\n", "lr = 1e-5\n"), ("gbs = [64]\n", "gbs = 64\n"),
@@ -105,11 +103,6 @@ MORE = [
 
 def full_text(text: str) -> str:
     return text if text.startswith(("xpc", "train ", "qwen", "please", "run")) else HEAD + text
-
-
-def test_arithmetic_marks_and_references_are_corrected() -> None:
-    for typed, right in MORE:
-        test_other_shape_is_corrected(typed, right)
 
 
 @pytest.mark.parametrize(("typed", "right"), CASES)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import zipfile
+from pathlib import Path
 
 import pytest
 from method_runs import Warm
@@ -99,7 +100,7 @@ def tensors(folder: str) -> int:
 
 
 @pytest.mark.parametrize("kind", [*KINDS, *(pytest.param(one, marks=pytest.mark.nightly) for one in OPTIMIZERS)])
-def test_what_is_written_is_what_is_counted(warm: Warm, tmp_path: object, kind: str) -> None:
+def test_what_is_written_is_what_is_counted(warm: Warm, tmp_path: Path, kind: str) -> None:
     if kind.startswith("torchao"):
         pytest.importorskip("torchao")
     bundle = warm.compiled({**KINDS, **OPTIMIZERS}[kind], f"size-{kind}")

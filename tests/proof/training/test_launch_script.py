@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 from emitted import FILES, compiled, cpu, put
@@ -38,7 +39,7 @@ def runs(printed: str, bundle: str) -> bool:
     return words[1:3] == [started, "accelerate.commands.launch"] and words[-2] == f"{bundle}/trainer/main.py"
 
 
-def test_by_its_path_from_elsewhere(bundle: str, tmp_path: object) -> None:
+def test_by_its_path_from_elsewhere(bundle: str, tmp_path: Path) -> None:
     done = dry([os.path.join(bundle, "launch.sh")], str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert runs(done.stdout, bundle)
@@ -52,8 +53,8 @@ def test_arguments_are_quoted_as_bash_does(bundle: str) -> None:
     assert runs(dry(["bash", "--", relative], os.path.dirname(above), CDPATH="/tmp:.").stdout, bundle)
 
 
-def test_through_a_link_and_through_the_path(bundle: str, tmp_path: object) -> None:
-    links = os.path.join(str(tmp_path), "bin")
+def test_through_a_link_and_through_the_path(bundle: str, tmp_path: Path) -> None:
+    links = os.path.join(tmp_path, "bin")
     os.mkdir(links)
     os.symlink(os.path.join(bundle, "launch.sh"), os.path.join(links, "start-run"))
     assert runs(dry([os.path.join(links, "start-run")], "/").stdout, bundle)
@@ -83,7 +84,7 @@ def port(output: str) -> int:
     return int(output.split("--main_process_port ")[1].split()[0])
 
 
-def test_the_older_stack_gets_a_free_port_of_its_own(tmp_path: object) -> None:
+def test_the_older_stack_gets_a_free_port_of_its_own(tmp_path: Path) -> None:
     """accelerate 1.4 always uses port 29500, so a second run on the machine could not start. Therefore launch.sh
     chooses a free port.
     """
@@ -115,7 +116,7 @@ def test_the_older_stack_gets_a_free_port_of_its_own(tmp_path: object) -> None:
 NODES = {"NODE_RANK": "0", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}
 
 
-def test_nodes_meet_by_their_number_or_as_torch_numbers_them(tmp_path: object) -> None:
+def test_nodes_meet_by_their_number_or_as_torch_numbers_them(tmp_path: Path) -> None:
     def launch_output(name: str, *more: str, **variables: str) -> str:
         bundle = emitted(str(tmp_path), name, "nodes 2", *more, target=DEFAULT, on="cpu")
         done = dry([os.path.join(bundle, "launch.sh")], "/", **NODES, **variables)
@@ -130,7 +131,7 @@ def test_nodes_meet_by_their_number_or_as_torch_numbers_them(tmp_path: object) -
     assert "--rdzv_backend c10d --rdzv_endpoint 10.0.0.1:29500 " in c10d
     assert "--rdzv_conf is_host=true\\,join_timeout=300 " in c10d
     assert "--same_network" not in static + torchrun + c10d  # with c10d the endpoint stays empty (accelerate 1.15)
-    bundle = os.path.join(str(tmp_path), "c10d.bundle")
+    bundle = os.path.join(tmp_path, "c10d.bundle")
     other = dry([os.path.join(bundle, "launch.sh")], "/", **{**NODES, "NODE_RANK": "1"}).stdout
     assert "is_host=false" in other
     wrong = dry([os.path.join(bundle, "launch.sh")], "/", **NODES, XPC_NODE_WAIT="5m")

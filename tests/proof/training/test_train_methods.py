@@ -10,6 +10,7 @@ import json
 import math
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from emitted import put
@@ -167,12 +168,12 @@ MERGES = [(one, nightly) for nightly in (False, True) for one in STACKS]
 
 @pytest.mark.parametrize(("target", "nightly"), nightly_but(MERGES, lambda one: not one[1]))
 def test_adapters_load_on_their_base_and_merge_into_it(
-    runs: Runs, warm: Warm, tmp_path: object, target: str, nightly: bool
+    runs: Runs, warm: Warm, tmp_path: Path, target: str, nightly: bool
 ) -> None:
     """Load adapters on their base, and merge them into it. Other tests of this file have trained these adapters. `make
     test` does this with adapters of daily runs, `make slow` with adapters of nightly runs.
     """
-    program = os.path.join(str(tmp_path), "merge.py")
+    program = os.path.join(tmp_path, "merge.py")
     put(str(tmp_path), {"merge.py": MERGE})
     chosen = [run for run in RUNS if run.adapter and run.target == target and run.nightly is nightly]
     assert chosen

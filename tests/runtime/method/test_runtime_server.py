@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from ports import free_port
@@ -68,16 +69,16 @@ def test_trl_itself_starts_it_so(monkeypatch: pytest.MonkeyPatch) -> None:
     }  # fmt: skip
 
 
-def test_a_program_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+def test_a_program_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XPC_VLLM", f"{tmp_path}/vllm")
     with pytest.raises(RunError, match=f"no program {tmp_path}/vllm to start the vLLM server"):
         vllm_server.command(bundle(id="org/model", path=None), 1, 1)
     monkeypatch.delenv("XPC_VLLM")
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(sys, "executable", os.path.join(str(tmp_path), "python"))
+    monkeypatch.setattr(sys, "executable", os.path.join(tmp_path, "python"))
     with pytest.raises(RunError, match="no program vllm"):
         vllm_server.program("vllm")
-    with open(os.path.join(str(tmp_path), "vllm"), "w", encoding="utf-8") as handle:
+    with open(os.path.join(tmp_path, "vllm"), "w", encoding="utf-8") as handle:
         handle.write("#!/bin/sh\n")
     os.chmod(handle.name, 0o755)
     assert vllm_server.program("vllm") == handle.name

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 from method_runs import Warm, small
@@ -18,7 +19,7 @@ UNMOVED = "adamw(lr=1e-30)"
 
 
 @pytest.mark.parametrize("target", FIRST_AND_LAST)
-def test_a_run_ends_where_evaluations_are_no_better(warm: Warm, tmp_path: object, target: str) -> None:
+def test_a_run_ends_where_evaluations_are_no_better(warm: Warm, tmp_path: Path, target: str) -> None:
     patient = 'eval(every=1, patience=2, data="messages.jsonl")'
     text = small(patient, method="sft", target=target, save='save "out" every=1').replace("adamw(lr=1e-3)", UNMOVED)
     run = warm.train(text, f"patience-{target}", target, str(tmp_path))
@@ -35,7 +36,7 @@ def test_a_run_ends_where_evaluations_are_no_better(warm: Warm, tmp_path: object
 
 
 @pytest.mark.parametrize("target", FIRST_AND_LAST)
-def test_the_best_evaluation_is_reported_where_its_weights_are_saved(warm: Warm, tmp_path: object, target: str) -> None:
+def test_the_best_evaluation_is_reported_where_its_weights_are_saved(warm: Warm, tmp_path: Path, target: str) -> None:
     patient = 'eval(every=1, patience=2, data="messages.jsonl")'
     best = "extra trl {\n  load_best_model_at_end = true\n}"
     text = small(patient, best, method="sft", target=target, save='save "out" every=1')

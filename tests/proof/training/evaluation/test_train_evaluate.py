@@ -152,7 +152,7 @@ def test_the_trained_model_is_evaluated(
     assert found["bits"] == (4 if adapters == "qlora" else None)
 
 
-def test_without_a_trained_model_it_is_a_sentence(colours: str, evaluate: Evaluate, tmp_path: object) -> None:
+def test_without_a_trained_model_it_is_a_sentence(colours: str, evaluate: Evaluate, tmp_path: Path) -> None:
     bundle = compiled(spec(QUESTION), colours, os.path.join(colours, "alone.bundle"))
     done = evaluate(bundle, str(tmp_path), DEFAULT)
     assert done.returncode == 1
@@ -161,7 +161,7 @@ def test_without_a_trained_model_it_is_a_sentence(colours: str, evaluate: Evalua
     )
 
 
-def test_a_run_of_another_bundle_is_not_evaluated(colours: str, evaluate: Evaluate, tmp_path: object) -> None:
+def test_a_run_of_another_bundle_is_not_evaluated(colours: str, evaluate: Evaluate, tmp_path: Path) -> None:
     bundle = compiled(spec(QUESTION), colours, os.path.join(colours, "other.bundle"))
     put(str(tmp_path), {"out/config.json": "{}", "out/a.safetensors": "", f"out/{MARKER}": '{"bundle": "sha256:0"}\n'})
     done = evaluate(bundle, str(tmp_path), DEFAULT)
@@ -171,7 +171,7 @@ def test_a_run_of_another_bundle_is_not_evaluated(colours: str, evaluate: Evalua
     )
 
 
-def test_another_version_of_the_harness_is_refused(colours: str, evaluate: Evaluate, tmp_path: object) -> None:
+def test_another_version_of_the_harness_is_refused(colours: str, evaluate: Evaluate, tmp_path: Path) -> None:
     bundle = compiled(spec(QUESTION), colours, os.path.join(colours, "older.bundle"))
     path = os.path.join(bundle, "evaluation.json")
     with open(path, encoding="utf-8") as handle:

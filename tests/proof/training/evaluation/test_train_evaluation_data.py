@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 import os
+from pathlib import Path
 
 import pytest
 from emitted import put
@@ -51,7 +52,7 @@ def losses(run: Trained, name: str) -> dict[int, float]:
 @pytest.mark.parametrize(
     ("method", "target"), nightly_but(RUNS, lambda one: one[1] == DEFAULT or one == ("dpo", OTHERS[0]))
 )
-def test_each_set_is_evaluated_under_its_name(held: Warm, tmp_path: object, method: str, target: str) -> None:
+def test_each_set_is_evaluated_under_its_name(held: Warm, tmp_path: Path, method: str, target: str) -> None:
     run = trained(held, method, target, str(tmp_path), f"sets-{method}-{target}", SETS.format(DATA[method]))
     far = f"far-{DATA[method]}"
     for name in ("near_ones", far):
@@ -101,7 +102,7 @@ print(json.dumps({"loss": float(made.sum()) / (len(made) + first * len(losses))}
     ),
 )
 def test_the_loss_is_that_of_the_final_weights(
-    held: Warm, tmp_path: object, target: str, loss: str, strategy: str
+    held: Warm, tmp_path: Path, target: str, loss: str, strategy: str
 ) -> None:
     """After the last step, each process evaluates one batch. The loss must equal the loss that a plain loop computes
     with the saved weights.
@@ -121,7 +122,7 @@ ALONE = [("dpo", DEFAULT), *((method, other) for other in OTHERS for method in (
 
 
 @pytest.mark.parametrize(("method", "target"), nightly_but(ALONE, lambda one: one[1] != OTHERS[-1]))
-def test_one_set_has_the_loss_that_it_has_among_several(held: Warm, tmp_path: object, method: str, target: str) -> None:
+def test_one_set_has_the_loss_that_it_has_among_several(held: Warm, tmp_path: Path, method: str, target: str) -> None:
     name = DATA[method]
     several = trained(held, method, target, f"{tmp_path}/a", f"of-two-{method}", SETS.format(name))
     alone = f'eval(every=2, micro=8, data="near-{name}.jsonl")'
@@ -129,7 +130,7 @@ def test_one_set_has_the_loss_that_it_has_among_several(held: Warm, tmp_path: ob
     assert losses(one, "eval_loss") == pytest.approx(losses(several, "eval_near_ones_loss"), abs=1e-6)
 
 
-def test_the_best_checkpoint_is_that_of_the_set_that_is_named(held: Warm, tmp_path: object) -> None:
+def test_the_best_checkpoint_is_that_of_the_set_that_is_named(held: Warm, tmp_path: Path) -> None:
     name = f"far-{DATA['sft']}"
     best = f'extra trl {{\n  load_best_model_at_end = true\n  metric_for_best_model = "{name}_loss"\n}}'
     text = small(SETS.format(DATA["sft"]), best, method="sft", save='save "out" every=2')
@@ -138,7 +139,7 @@ def test_the_best_checkpoint_is_that_of_the_set_that_is_named(held: Warm, tmp_pa
     assert "checkpoint-4" in os.listdir(run.out)
 
 
-def test_a_changed_evaluation_file_stops_the_preflight(held: Warm, tmp_path: object) -> None:
+def test_a_changed_evaluation_file_stops_the_preflight(held: Warm, tmp_path: Path) -> None:
     text = small(SETS.format(DATA["sft"]), method="sft")
     bundle = held.compiled(text, "changed-evaluation")
     (copy,) = [one for one in os.listdir(os.path.join(bundle, "data")) if one.startswith("far-")]

@@ -7,6 +7,7 @@ A run has two epochs of two steps each. The run resumes at the start of the seco
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 from emitted import put
@@ -37,7 +38,7 @@ NIGHTLY = (
     [*DAILY, *(pytest.param(*one, marks=pytest.mark.nightly) for one in NIGHTLY)],
 )
 def test_a_run_that_resumes_in_its_second_epoch_ends_bit_for_bit_the_same(
-    warm: Warm, tmp_path: object, method: str, target: str, strategy: str, every: int
+    warm: Warm, tmp_path: Path, method: str, target: str, strategy: str, every: int
 ) -> None:
     name = f"order-{method}-{target}-{strategy}"
     with open(os.path.join(warm.location, "prompts.jsonl"), encoding="utf-8") as handle:

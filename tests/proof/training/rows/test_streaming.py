@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -103,7 +104,7 @@ NIGHTLY = (
     [*DAILY, *(pytest.param(*one, marks=pytest.mark.nightly) for one in NIGHTLY)],
 )
 def test_a_run_that_was_killed_ends_bit_for_bit_the_same(
-    warm: Warm, tmp_path: object, target: str, strategy: str, every: int, batch: str
+    warm: Warm, tmp_path: Path, target: str, strategy: str, every: int, batch: str
 ) -> None:
     """A run of 4 steps over 18 rows, with 8 rows per step, so it makes two passes. The test kills it in the first or in
     the second pass.
