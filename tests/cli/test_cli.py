@@ -162,6 +162,24 @@ def test_a_misspelt_name_of_a_spec_is_corrected(typed, tmp_path):
     assert b"did you mean" not in xpc("check", "nothing.xp", cwd=root).stderr
 
 
+@pytest.mark.parametrize(
+    ("typed", "suggested"),
+    [
+        ("preview fine.xp --radnom 3", "--random"),
+        ("check fine.xp --fromat=json", "--format"),
+        ("plan fine.xp --al", None),
+        ("compile fine.xp --alow-oom", "--allow-oom"),
+        ("check fine.xp -x", None),
+    ],
+)
+def test_a_misspelt_option_is_corrected(typed, suggested, tmp_path):
+    done = xpc(*typed.split(), cwd=str(tmp_path))
+    assert done.returncode == 2
+    last = done.stderr.decode().splitlines()[-1]
+    assert "unrecognized arguments: " in last
+    assert last.endswith(f"; did you mean `{suggested}`?") == (suggested is not None), last
+
+
 def test_names_as_typed_from_the_working_directory(tmp_path):
     root = put(
         tmp_path,
