@@ -19,7 +19,7 @@ from tiny_runs import lines, spec
 
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.preview import command
-from xpc.compiler.preview.worker import stored
+from xpc.compiler.preview.worker import json_lists, stored
 from xpc.compiler.stacks import DEFAULT
 
 pytestmark = pytest.mark.slow
@@ -34,9 +34,12 @@ source, read = opened.bundle.data["sources"][0], stored.stream
 stored.stream = lambda session, source: (seen.append(source["path"]), read(session, source))[1]
 seen = []
 rows = {{at: one[0] for at, one in stored.pick(opened, source, [59999, 0, 41000, 60000]).items()}}
-print(json.dumps({{"rows": rows, "read": seen}}))
+random = stored.random_numbers(opened, source, 3, 7)
+print(json.dumps({{"rows": rows, "random": random, "read": seen}}))
 """
-"""A program that prints some rows of a bundle's first source, and the files that it reads as datasets."""
+"""A program that prints some rows of a bundle's first source, the indices of random rows, and the files that it reads
+as datasets.
+"""
 HERE = os.path.dirname(os.path.abspath(__file__))
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 TOOL = {"type": "function", "function": {"name": "add", "description": "Adds.", "parameters": {"type": "object"}}}
@@ -152,10 +155,49 @@ def test_a_list_that_is_not_json_is_left_to_the_library(tmp_path: Path) -> None:
         ('[{"a": 1} {"a": 2}]', None),
         ('[{"a": 1}, 2]', None),
         ('[{"a": 1}, {"a": ', None),
+        ('[{"a": 1}, {"a": 2}', None),
     ):
         path.write_text(text, encoding="utf-8")
-        found = stored._of_list(str(path), [1])
+        found = json_lists.chosen([str(path)], [1])
         assert rows == (None if found is None else {at: json.loads(one) for at, one in found.items()}), text
+
+
+@pytest.mark.parametrize("piece", [1, 3, 64, 2**20])
+def test_a_list_is_read_piece_by_piece(piece: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A piece may end anywhere: in a row, in a text, in an escape sequence, or between a row and its comma."""
+    made = [{"a": 'x"]},{' * at, "é \u2028": [at, {"b": None}]} for at in range(9)]
+    texts = (json.dumps(made), json.dumps(made, indent=2, ensure_ascii=False), "[ \r\n ]")
+    paths = [tmp_path / f"{at}.json" for at in range(len(texts))]
+    for path, text in zip(paths, texts, strict=True):
+        path.write_text(text, encoding="utf-8-sig")
+    monkeypatch.setattr(json_lists, "PIECE", piece)
+    names = [*map(str, paths)]
+    assert [*map(json.loads, json_lists.rows(names))] == [*made, *made]
+    assert json_lists.count(names) == 18
+    assert {at: json.loads(one) for at, one in (json_lists.chosen(names, [0, 8, 9, 40]) or {}).items()} == {
+        0: made[0], 8: made[8], 9: made[0],
+    }  # fmt: skip
+
+
+def test_the_first_rows_of_a_large_list_are_read_without_the_others(tmp_path: Path) -> None:
+    """Only the pieces up to the last chosen row are read, and never more than two pieces are in memory."""
+    path, sizes = tmp_path / "list.json", list[int]()
+    path.write_text(json.dumps([{"a": "x" * 1000}] * 6000), encoding="utf-8")
+
+    class Counted:
+        def __init__(self, real: Any) -> None:
+            self.real = real
+
+        def read(self, many: int) -> str:
+            sizes.append(many)
+            return str(self.real.read(many))
+
+    with open(path, encoding="utf-8") as handle:
+        rows = json_lists._of_file(Counted(handle))
+        assert [len(next(rows)) for _ in range(3)] == [1009] * 3
+        assert sizes == [json_lists.PIECE]
+        assert sum(1 for _ in rows) == 5997
+    assert {*sizes} == {json_lists.PIECE}
 
 
 def test_few_rows_of_a_large_list_are_those_of_a_file_of_lines(warm: Warm) -> None:
@@ -163,14 +205,16 @@ def test_few_rows_of_a_large_list_are_those_of_a_file_of_lines(warm: Warm) -> No
     rows = [{"prompt": f"What is {at}?", "completion": f" {at}", "note": None, "more": {"a": [at] * 9}}
             for at in range(60_000)]  # fmt: skip
     put(warm.location, {"large.json": json.dumps(rows, indent=1), "large.jsonl": lines(rows)})
-    shown, read = {}, {}
+    shown, random, read = {}, {}, {}
     for name in ("large.json", "large.jsonl"):
         bundle = warm.compiled(spec(data=f'"{name}"', length="1 steps", sizes="gbs=8 micro=4"), name)
         text = PICKED.format(worker=os.path.dirname(stored.__file__), bundle=bundle)
         (answer,) = warm.program(DEFAULT, text)
-        shown[name], read[name] = answer["rows"], [os.path.basename(one) for one in answer["read"]]
+        shown[name], random[name] = answer["rows"], answer["random"]
+        read[name] = [os.path.basename(one) for one in answer["read"]]
     assert shown["large.json"] == shown["large.jsonl"]
-    assert read == {"large.json": ["rows-of-a-list.jsonl"], "large.jsonl": ["large.jsonl"]}
+    assert read == {"large.json": ["rows-of-a-list.jsonl"], "large.jsonl": ["large.jsonl"] * 2}
+    assert random["large.json"] == random["large.jsonl"]
     assert [one["completion"] for one in shown["large.json"].values()] == [" 0", " 41000", " 59999"]
 
 

@@ -3,10 +3,10 @@
 import json
 import os
 import random
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from . import json_lists
 from .session import Session
 
 BATCH = 2000
@@ -15,9 +15,6 @@ SURVEYED = 64 * 2**20
 """If all rows of a source are checked, at most this many characters of the source are read. `xpc check` has the same
 limit.
 """
-LARGE = 4 * 2**20
-"""A JSON file that contains a list is read row by row if it has more bytes than this."""
-SPACE = re.compile(r"[ \t\r\n]*")
 FIRST_OF_HUB = 1000
 """For a hub source, random rows and the longest rows are chosen only among the first rows of the source: this many."""
 
@@ -78,11 +75,11 @@ def pick(session: Session, source: Mapping[str, Any], numbers: Sequence[int]) ->
     wanted, found, at = sorted(set(numbers)), dict[int, Any](), 0
     if not wanted:
         return found
-    if (path := _large_list(session, source)) is not None and (texts := _of_list(path, wanted)) is not None:
+    if (lists := json_lists.large_lists(session, source)) and (texts := json_lists.chosen(lists, wanted)) is not None:
         own = os.path.join(session.scratch, "rows-of-a-list.jsonl")
         with open(own, "w", encoding="utf-8") as out:
             out.writelines(f"{text}\n" for text in texts.values())
-        few = {**source, "path": own, "bundled": None, "sha256": None}
+        few = {**source, "path": own, "bundled": None, "files": None, "sha256": None}
         picked = pick(session, few, range(len(texts))) if texts else {}
         return dict(zip(texts, picked.values(), strict=True))
     for table in stream(session, source):
@@ -95,58 +92,10 @@ def pick(session: Session, source: Mapping[str, Any], numbers: Sequence[int]) ->
     return found
 
 
-def _large_list(session: Session, source: Mapping[str, Any]) -> str | None:
-    """The path of a source that is a single large JSON file with a list of rows. None for any other source."""
-    if source["id"] is not None or source.get("files") or not str(source["path"]).lower().endswith(".json"):
-        return None
-    _, paths = session.optional("features.rows.local_sources").files(session.bundle, source, source["split"])
-    if len(paths) != 1 or os.path.getsize(paths[0]) <= LARGE:
-        return None
-    with open(paths[0], "rb") as handle:
-        return paths[0] if handle.read(64).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"[") else None
-
-
-def _of_list(path: str, wanted: Sequence[int]) -> dict[int, str] | None:
-    """Find the rows with the indices `wanted` in a JSON file that is a list. Each row is returned as JSON on one line.
-    None if the file, up to the last of these rows, is not a correct list of objects.
-
-    This function does not use the datasets library, which would read and write the complete list before it returns the
-    first row.
-    """
-    for most in (LARGE, -1):
-        with open(path, "rb") as handle:
-            data = handle.read(most)
-        text = data.decode("utf-8-sig", "ignore" if most > 0 else "strict")
-        try:
-            return _objects(text, {*wanted})
-        except (ValueError, StopIteration, RecursionError):
-            continue  # the list does not end in this part of the file, or it is not JSON
-    return None
-
-
-def _objects(text: str, wanted: set[int]) -> dict[int, str]:
-    """The texts of the wanted objects of a list. Raises ValueError or StopIteration if the text is not such a list."""
-    scan, space = json.JSONDecoder().scan_once, SPACE.match  # type: ignore[attr-defined]
-    found, last, number = dict[int, str](), max(wanted), 0
-    at = space(text, text.index("[") + 1).end()  # type: ignore[union-attr]
-    while number <= last and text[at : at + 1] != "]":
-        value, end = scan(text, at)
-        if not isinstance(value, dict):
-            raise ValueError(f"row {number} is not an object")
-        if number in wanted:
-            # a line break in JSON is white space, because texts have `\\n`
-            found[number] = text[at:end].replace("\n", " ").replace("\r", " ")
-        number += 1
-        at = space(text, end).end()  # type: ignore[union-attr]
-        if text[at : at + 1] == ",":
-            at = space(text, at + 1).end()  # type: ignore[union-attr]
-        elif number <= last and text[at : at + 1] != "]":
-            raise ValueError(f"the list is not complete after row {number}")
-    return found
-
-
 def count(session: Session, source: Mapping[str, Any]) -> int:
     """The number of rows in a source. For a source on the hub, counting stops at `FIRST_OF_HUB` rows."""
+    if (lists := json_lists.large_lists(session, source)) and (listed := json_lists.count(lists)) is not None:
+        return listed
     total = 0
     for table in stream(session, source):
         total += len(table)
