@@ -1,5 +1,5 @@
-"""Read single rows of large JSON files that are lists of objects. A file is read piece by piece and is never complete in
-memory. The datasets library would read and write the complete list before it returns the first row.
+"""Read single rows of large JSON files that are lists of objects. A file is read piece by piece, and is never complete
+in memory. The datasets library would read and write the complete list before it returns the first row.
 """
 
 import json
@@ -70,8 +70,8 @@ def _of_file(handle: Any) -> Iterator[str]:
 
 
 def chosen(paths: Sequence[str], wanted: Sequence[int]) -> dict[int, str] | None:
-    """The rows with the indices `wanted`, each as JSON on one line. None if the files, up to the last of these rows, are
-    not correct lists of objects.
+    """The rows with the indices `wanted`, each as JSON on one line. None if the files are not correct lists of objects up
+    to the last of these rows.
     """
     found, last = dict[int, str](), max(wanted)
     try:
