@@ -70,7 +70,7 @@ def _of_file(handle: Any) -> Iterator[str]:
 
 
 def chosen(paths: Sequence[str], wanted: Sequence[int]) -> dict[int, str] | None:
-    """The rows with the indices `wanted`, each as JSON on one line. None if the files are not correct lists of objects up
+    """The rows with the indices `wanted`, each as JSON on one line. None if a file is not a correct list of objects up
     to the last of these rows.
     """
     found, last = dict[int, str](), max(wanted)

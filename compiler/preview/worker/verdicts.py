@@ -290,11 +290,14 @@ def without_embedding(session: Session, one: TokenSequence) -> Iterator[Verdict]
         yield {**verdict("XP176", what, "list the new tokens in `tokens`, which adds embeddings"), "severity": "error"}
 
 
-NOTES = {"weight": "XP549", "key": "XP549", "unread": "XP549", "special": "XP587", "turn": "XP548"}
+NOTES = {
+    "weight": "XP549", "key": "XP549", "unread": "XP549", "system": "XP546", "special": "XP587", "turn": "XP548",
+}  # fmt: skip
 """The code of each kind of problem that the runtime's `turn_notes` reports."""
 HELPS = {
     "turn": "write `method sft(assistant_only)`",
     "unread": "name a chat_template that reads the key, or rename a key of reasoning to `reasoning_content`",
+    "system": "delete one of the two",
     "special": "remove it from the text, unless the model should read the token there",
 }
 
@@ -308,9 +311,6 @@ def _notes(session: Session, row: Mapping[str, Any]) -> Iterator[Verdict]:
         return
     learned = turn_notes.learned_columns(session.method, bool(session.stated.get("assistant_only_loss")))
     for kind, what in dict(turn_notes.notes(row, session.tokenizer, learned)).items():
-        if turn_notes.TWO_SYSTEMS in what:
-            yield verdict("XP546", what, "delete one of the two")
-            continue
         found = verdict(NOTES[kind], what, HELPS.get(kind, ""))
         yield {**found, "severity": "note"} if kind == "unread" else found
     doubles = session.optional("features.messages.call_forms").doubles(session.tokenizer)

@@ -20,7 +20,6 @@ from .turn_names import MARKS, MASKED, TRAINED
 
 READ = frozenset((*TRAINED, *MASKED))
 """Keys that decide whether a turn is learned. 0 means that it is not; other numbers do not weight the loss."""
-TWO_SYSTEMS = "a system prompt, in place of the row's column 'system'"
 ANSWERS = ("completion", "chosen", "rejected")
 PASSED = ("id", "index", "type", "tool_call_id", "content", "tool_calls", "function_call", *KEPT)
 """Keys of a turn that are never reported as unread: the run reads them, or their values are not text to learn."""
@@ -28,6 +27,7 @@ PHRASES = {
     "weight": "an answer with a weight other than 0 and 1, which counts as 1",
     "key": "a key of a turn that is not read, although it seems to say whether the turn is learned",
     "unread": "a key or a column that the chat template does not read, so that its value is not learned",
+    "system": "a system prompt of the conversation, in place of the row's column 'system'",
     "special": "a text that contains a special token; the model reads it as this token",
     "turn": "an answer that contains turns of other roles than the assistant, and these turns are learned, too; "
     "`method sft(assistant_only)` does not learn them, and the other methods need one answer to each prompt",
@@ -64,6 +64,9 @@ def notes(
                     yield "key", f"{place} has the key {key[:40]!r}"
             if unread := list(_unread(turns, number, fields, tokenizer)):
                 yield "unread", f"{place} has {' and '.join(unread)}"
+            # `message_fields` stores the row's column in the first turn if the conversation has its own system prompt
+            if turn["role"] == "system" and fields.get("system"):
+                yield "system", f"{place} has a system prompt, in place of the row's column 'system'"
             if written := [one for one in special if one in turn["content"]]:
                 yield "special", f"{place} contains {written[0]!r}"
             if column in learned and turn["role"] != "assistant":
@@ -73,7 +76,7 @@ def notes(
 def _unread(turns: list[dict[str, Any]], number: int, fields: Mapping[str, Any], tokenizer: Tokenizer) -> Iterator[str]:
     """The keys of a turn whose values the chat template does not write: without them, the rendered text is the same."""
     template = getattr(tokenizer, "chat_template", None)
-    known = (*READ, *REASONING, *PASSED, *(["name"] if turns[number]["role"] == "tool" else []))
+    known = (*READ, *REASONING, *PASSED, {"tool": "name", "system": "system"}.get(turns[number]["role"]))
     for key, value in fields.items() if template else ():
         if not value or key in known or MARKS.search(key):
             continue
@@ -83,9 +86,7 @@ def _unread(turns: list[dict[str, Any]], number: int, fields: Mapping[str, Any],
             texts = [_rendered(tokenizer, rows) for rows in (turns, [*turns[:number], less, *turns[number + 1 :]])]
             if texts[0] != texts[1]:
                 continue
-        # `message_fields` stores the row's column in the first turn if the conversation has its own system prompt
-        other = key == "system" and turns[number]["role"] == "system"
-        yield TWO_SYSTEMS if other else repr(key[:40])
+        yield repr(key[:40])
 
 
 def _rendered(tokenizer: Tokenizer, turns: list[dict[str, Any]]) -> str:

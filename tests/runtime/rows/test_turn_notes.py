@@ -123,7 +123,7 @@ def test_a_second_system_prompt_is_reported(own: str | None) -> None:
     made = message_fields._read(chat.to_row, (), False, source, row, 0, system=row["system"])
     found = list(turn_notes.notes(made, tokenizer=SimpleNamespace(chat_template="{{ messages }}")))
     other = "turn 0 (system) of messages has a system prompt, in place of the row's column 'system'"
-    assert found == ([("unread", other)] if own == "Be polite." else [])
+    assert found == ([("system", other)] if own == "Be polite." else [])
 
 
 def test_reasoning_in_two_places() -> None:
