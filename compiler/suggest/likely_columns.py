@@ -40,8 +40,8 @@ def form(method: str, columns: Iterable[str], turns: Mapping[str, str] | None = 
     part = {part: next((lower[one] for one in names if one in lower), None) for part, names in usual_columns().items()}
     prompt, answer, chosen, rejected = (part[one] for one in ("prompt", "completion", "chosen", "rejected"))
     for shape in METHODS[method].shapes:
-        if shape == "prompt" and prompt:
-            return f"data(prompt={prompt})"
+        if shape == "prompt" and (begins := prompt or part["messages"]):
+            return f"data(prompt={begins})"
         named = {
             "messages": [part["messages"]],
             "prompt_completion": [prompt, answer],
@@ -75,7 +75,9 @@ def advice(method: str, source: DataSource, ref: str) -> str:
     if METHODS[method].shapes[0] == "prompt":
         others = ": the other columns go to the reward functions" if METHODS[method].grouped else ""
         if found:
-            return f"write `{found}`{others}"
+            turns = found[len("data(prompt=") : -1].lower() in usual_columns()["messages"]
+            moved = ", and move an answer at the end of a conversation into another column" if turns else ""
+            return f"write `{found}`{moved}{others}"
         such = f"train on other data, such as `{_registered_example(method)}`"
         return f"{such}, or write `data(prompt=NAME)` with the column that has the prompt"
     if found:

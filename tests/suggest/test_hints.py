@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from compile_support import checked
 
@@ -127,8 +129,27 @@ def test_rows_of_another_method_with_a_prompt_suggest_its_column(tmp_path):
     (tmp_path / "rows.jsonl").write_text('{"prompt": "a", "chosen": "b", "rejected": "c"}\n' * 200)
     text = 'xpc 1\ntrain qwen2.5-3b on "rows.jsonl" with grpo(rewards=[accuracy]) data(format=preference)\n'
     assert "`data(prompt=prompt)`" in one(text, "XP503", tmp_path).help
-    text = "xpc 1\ntrain qwen2.5-3b on infinity-instruct with grpo(rewards=[accuracy])\n"
+    text = "xpc 1\ntrain qwen2.5-3b on fineweb with grpo(rewards=[accuracy])\n"
     assert "`data(prompt=NAME)`" in one(text, "XP503").help
+
+
+@pytest.mark.parametrize(
+    ("name", "turn"), [("messages", {"role": "user", "content": "2+2?"}), ("chat", {"from": "human", "value": "2+2?"})]
+)
+@pytest.mark.parametrize(
+    "method", ["grpo(rewards=[format])", "rloo(rewards=[format])", 'distill(teacher="qwen2.5-7b")']
+)
+def test_conversations_of_a_method_on_prompts_become_prompts(tmp_path, name, turn, method):
+    """The suggested line compiles, and nothing asks for an answer in these prompts."""
+    (tmp_path / "rows.jsonl").write_text(json.dumps({name: [turn]}) + "\n")
+    shape = "conversations" if "from" in turn else "messages"
+    text = f'xpc 1\ntrain qwen2.5-3b on "rows.jsonl" with {method}'
+    found = checked(f"{text} data(format={shape}, columns=[{name}])\n", tmp_path).problems
+    assert "XP533" not in {one.code for one in found}
+    (refused,) = (one for one in found if one.code == "XP503")
+    assert f"write `data(prompt={name})`, and move an answer at the end of a conversation" in refused.help
+    after = checked(f"{text} data(prompt={name})\n", tmp_path).problems
+    assert not {one.code for one in after} & {"XP124", "XP503", "XP533", "XP578"}
 
 
 @pytest.mark.parametrize(

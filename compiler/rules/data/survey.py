@@ -146,7 +146,7 @@ def nothing_to_learn(spec: Spec) -> Iterator[Finding]:
     Source: trl 1.16 and 0.18 `sft_trainer.py`, `dpo_trainer.py`, `kto_trainer.py`; confirmed by running it.
     """
     for source, found in _shaped(spec):
-        if source.shape == "prompt":
+        if source.shape == "prompt" or source.shape not in spec.method.shapes:
             continue
         what = {"text": "an empty text", "tokens": "no token to learn"}.get(source.shape, "an empty answer")
         kinds = {"empty_answer": what}
