@@ -11,8 +11,8 @@ import os
 from pathlib import Path
 
 import pytest
-from interpreters import OTHERS
-from method_runs import ONLINE_SETTINGS, Trained, Warm, small, tensors
+from interpreters import OTHERS, methods_of
+from method_runs import DATA, ONLINE_SETTINGS, Trained, Warm, small, tensors
 from tiers import nightly_but
 
 from xpc.compiler.stacks import DEFAULT, STACKS, load
@@ -26,6 +26,7 @@ METHODS = {
     "grpo": f'method grpo(rewards="rewards.py:even", {ONLINE_SETTINGS})',
     "rloo": f'method rloo(rewards="rewards.py:even", {ONLINE_SETTINGS})',
 }
+VALUES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "reference_values.py")
 COPIES = [one for one in STACKS if load(one).facts.adapter_references]
 KINDS = {"lora": "lora(rank=4, dropout=0)", "saved": "lora(rank=4, dropout=0, modules_to_save=[norm])",
          "qlora": "qlora(rank=4, dropout=0)"}  # fmt: skip
@@ -77,6 +78,30 @@ def test_training_starts_at_its_reference(warm: Warm, tmp_path: Path, name: str,
     after = tensors(os.path.join(run.out, "adapter_model.safetensors"))
     assert before.keys() == after.keys()
     assert before != after
+
+
+SAME = [(name, target) for target in STACKS for name in ("dpo", "grpo", "rloo") if name in methods_of(target)]
+
+
+@pytest.mark.usefixtures("first")
+@pytest.mark.parametrize(("name", "target"), nightly_but(SAME, lambda one: one[0] == "dpo" or one[1] == DEFAULT))
+def test_the_reference_is_that_of_trl(warm: Warm, tmp_path: Path, name: str, target: str) -> None:
+    """A run that continues an adapter has the reference of TRL's own trainer, given a PeftModel: both references give
+    fixed texts the same log-probabilities. `make test` compares dpo on each stack, and all methods on the default one.
+    """
+    bundle = warm.compiled(
+        small(METHODS[name], 'lora(from="first-lora")', method=name, target=target), f"same-{target}-{name}"
+    )
+    place, found = warm.location, []
+    rows = os.path.join(place, f"{DATA[name]}.jsonl")
+    own = ("trl", name, os.path.join(place, "tiny"), os.path.join(place, "first-lora"), rows)
+    for words in (("bundle", bundle), own):
+        done = warm.of(target).run(bundle, str(tmp_path), *words, program=VALUES)
+        assert done["status"] == [0], done["err"][-3000:]
+        (one,) = [json.loads(line) for line in done["out"].splitlines() if line.startswith('{"reference"')]
+        found.append(one)
+    assert found[0] == {key: [pytest.approx(row, abs=1e-4) for row in value] for key, value in found[1].items()}
+    assert (found[0]["reference"] == found[0]["base"]) == (target not in COPIES)
 
 
 @pytest.mark.usefixtures("first")
