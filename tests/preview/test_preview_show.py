@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 from preview_samples import ANSWER, QUESTION, TALK, WRONG, found, row, sequence
@@ -185,6 +186,35 @@ def test_golden_is_written_once_and_then_compared(tmp_path: object) -> None:
     assert shown.splitlines()[-1].endswith("--update writes the file again")
     assert golden.compare(path, found(other), True) == (f"wrote {path}\n", False)
     assert not golden.compare(path, found(other), False)[1]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "same"),
+    [
+        ((0.731, 0.25), (0.7314, 0.2496), True),
+        ((1e-5, -2.0), (-1e-5, -2.01), True),
+        ((12.5, 1e20), (12.6, 1e20), True),
+        ((0.731, 0.25), (0.75, 0.25), False),
+        ((0.0, 0.25), (0.01, 0.25), False),
+        ((1.0, None), (1.0, 0.0), False),
+    ],
+)
+def test_golden_rewards_may_differ_in_their_last_digits(
+    tmp_path: object, first: tuple[Any, ...], second: tuple[Any, ...], same: bool
+) -> None:
+    """A reward that is a model has other last digits on another CPU. All else is compared exactly."""
+    path = os.path.join(str(tmp_path), "run.preview")
+
+    def scored(values: tuple[Any, ...], name: str = "v2.py:score") -> Any:
+        verdict = {**WRONG, "code": "XP589", "message": f"the reward {name} is {values[0]:g} for the answer"}
+        one = {"name": name, "values": dict(zip(("empty", "made-up"), values, strict=True)), "spread": values[0]}
+        return found({**row(sequence("text", *QUESTION, *ANSWER), verdicts=[verdict]), "rewards": [one]})
+
+    golden.compare(path, scored(first), False)
+    assert golden.compare(path, scored(second), False)[1] == (not same)
+    assert golden.compare(path, scored(first, "v3.py:score"), False)[1]
+    cut = {**scored(first), "rows": [{**scored(first)["rows"][0], **row(sequence("text", *QUESTION))}]}
+    assert golden.compare(path, cut, False)[1]
 
 
 def test_golden_below_a_file_is_an_error(tmp_path: object) -> None:
