@@ -183,6 +183,10 @@ def _csv_rows(text: str) -> Iterator[Row | Broken]:
                 continue
             if head is None:
                 head = cells
+                if twice := next((one for at, one in enumerate(head) if one and one in head[:at]), None):
+                    # pandas renames the second column to `prompt.1`, and the run would read the first one
+                    yield Broken(row, reader.line_num, f"the header has a column `{twice[:40]}` twice")
+                    return
                 continue
             if len(cells) > len(head):
                 yield Broken(row, reader.line_num, f"it has {len(cells)} cells, and there are {len(head)} columns")

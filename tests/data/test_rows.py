@@ -207,6 +207,16 @@ def test_a_column_of_numbers_in_a_csv_file_is_text():
     assert of("prompt,completion\n?,\n", "prompt_completion", "rows.csv").wrong == (0, "`completion` is empty")
 
 
+@pytest.mark.parametrize("head", ["prompt,completion,prompt", "prompt,completion,id,id"])
+def test_a_csv_header_with_a_name_twice_is_refused(head):
+    """pandas would rename the second column, and the run would silently read the first one."""
+    cells = ",".join("abcd"[: head.count(",") + 1])
+    broken = of(f"{head}\n{cells}\n", "prompt_completion", "rows.csv").broken
+    assert broken is not None
+    assert broken.why == f"the header has a column `{head.rpartition(',')[2]}` twice"
+    assert of("prompt,completion,,\na,b,c,d\n", "prompt_completion", "rows.csv").broken is None
+
+
 @pytest.mark.slow
 def test_rows_are_counted():
     assert rows.count(source("{}\n\n{}\n{}")) == 3

@@ -141,7 +141,11 @@ def _other_shape(source: DataSource, found: Survey) -> str:
     assert found.wrong is not None
     why = found.wrong[1]
     if why.endswith("` is empty"):
-        return "give the row a value there, or delete the row (rows are counted from 0)"
+        csv = "; a cell such as `NA` or `None` of a CSV file is read as empty, and JSON Lines keep such a text"
+        kept = csv if (source.path or "").lower().endswith(".csv") else ""
+        return f"give the row a value there, or delete the row (rows are counted from 0){kept}"
+    if why.endswith("` is not a list of messages"):
+        return "write a list of turns there, not a text, even if the text is such a list as JSON"
     if why.endswith("is no known speaker") and (who := SPEAKER.match(why)):
         name = listed([who[1]])
         return f"state the role of {name}: `data(user_roles=[{name}])`, or `assistant_roles`, or `tool_roles`"

@@ -103,7 +103,7 @@ def not_utf_8(spec: Spec) -> Iterator[Finding]:
 def role_of_another_format(spec: Spec) -> Iterator[Finding]:
     """The roles of `messages` should be those that chat templates know: system, user, assistant, tool, developer, and
     any role that the template in use names. `human` and `gpt` are roles of from/value conversations, and are errors in
-    `messages`.
+    `messages`, as are roles in capital letters, such as `Assistant`.
 
     Why it is bad: the template drops turns of an unknown role, or the model learns a role name that no program uses
     later.
@@ -122,7 +122,7 @@ def role_of_another_format(spec: Spec) -> Iterator[Finding]:
             if role not in ROLES and not (text and (f"'{role}'" in text or f'"{role}"' in text))
         }
         for role, one in unexpected.items():
-            standard = STANDARD_ROLES.get(role)
+            standard = _standard_role(role)
             yield Finding(
                 source.label,
                 _in_words(one, found, source, "has", "have", f"a turn of the role `{role}`"),
@@ -132,6 +132,12 @@ def role_of_another_format(spec: Spec) -> Iterator[Finding]:
                 severity="error" if standard is not None else None,
             )
             break
+
+
+def _standard_role(role: str) -> str | None:
+    """The role for which another name stands, such as `user` for `human` and for `User`. None for any other name."""
+    plain = role.strip().lower()
+    return STANDARD_ROLES.get(plain, plain if plain in ROLES else None)
 
 
 @rule("XP533", "nothing-to-learn", "warning")
@@ -150,8 +156,10 @@ def nothing_to_learn(spec: Spec) -> Iterator[Finding]:
             continue
         what = {"text": "an empty text", "tokens": "no token to learn"}.get(source.shape, "an empty answer")
         kinds = {"empty_answer": what}
-        # with `assistant_only`, the rule XP602 reports a conversation without an answer
-        if source.shape in ("messages", "conversations") and not spec.flag("method.assistant_only"):
+        # the rule XP532 reports answers of the role `gpt`; with `assistant_only`, the rule XP602 reports a conversation
+        # without an answer
+        misnamed = any(role != "assistant" and _standard_role(role) == "assistant" for role in found.roles)
+        if source.shape in ("messages", "conversations") and not (misnamed or spec.flag("method.assistant_only")):
             kinds["unanswered"] = "no turn of the assistant"
         for kind, words in kinds.items():
             one = found.tallies.get(kind)

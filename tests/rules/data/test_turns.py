@@ -111,3 +111,24 @@ def test_an_answer_begins_with_the_assistants_turn_on_a_stack_that_requires_it(
     assert {target for target, one in texts.items() if one["XP548"].startswith("error")} == refusing
     plain = found(tmp_path, row, f"method {method}", f"target {min(refusing)}", "chat_template = mistral")
     assert not plain["XP548"].startswith("error")  # in this template, nothing separates a question from its answer
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "help"),
+    [
+        ("rows.csv", "prompt,completion\n?,None\n", "; a cell such as `NA` or `None` of a CSV file is read as empty"),
+        ("rows.jsonl", '{"messages": "[]"}\n', "write a list of turns there, not a text"),
+    ],
+)
+def test_help_for_a_row_that_looks_right(tmp_path: Path, name: str, content: str, help: str) -> None:
+    (tmp_path / name).write_text(content * 8 if name.endswith("l") else content, encoding="utf-8")
+    problems = checked(spec(train=f'qwen2.5-3b-instruct on "{name}" for 3 epochs'), tmp_path).problems
+    assert help in str({one.code: one.help for one in problems}["XP554"])
+
+
+def test_answers_of_a_role_in_capitals_are_not_missed(tmp_path: Path) -> None:
+    """XP532 names the role. XP533 does not say that the answers are missing."""
+    turns = [{"role": "User", "content": "?"}, {"role": "Assistant", "content": "!"}]
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"messages": turns}) * 8)
+    problems = checked(spec(train='qwen2.5-3b-instruct on "rows.jsonl" for 3 epochs'), tmp_path).problems
+    assert {one.code: one.severity for one in problems if one.code in ("XP532", "XP533")} == {"XP532": "error"}
