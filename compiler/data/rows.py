@@ -182,6 +182,6 @@ def first_columns(path: str, head: bytes) -> list[str] | None:
     except RecursionError:
         return []
     except ValueError:
-        # a first row that is longer than HEAD was read only in part, so its keys are unknown
-        return None if len(head) == HEAD else []
+        # a first row that is longer than HEAD may have been read only in part, so its keys are unknown
+        return None if len(head) >= HEAD else []
     return [str(key) for key in row]

@@ -298,9 +298,14 @@ class Workspace:
         return os.path.getsize(self.locate(written)[1])
 
     def head(self, written: str) -> bytes:
-        """The first MiB of a local data file. The columns of the first row are found in it."""
+        """The first MiB of a local data file, or all of its first line if this is longer and a row. The columns of the
+        first row are found in it.
+        """
         with open(self.locate(written)[1], "rb", opener=without_waiting) as handle:
-            return handle.read(HEAD) or b""  # `read` returns None if the file would make the process wait for data
+            found = handle.read(HEAD) or b""  # `read` returns None if the file would make the process wait for data
+            if len(found) == HEAD and b"\n" not in found and written.lower().endswith(".jsonl"):
+                found += handle.readline(MAX_DATA)
+            return found
 
     def tail(self, written: str, count: int) -> bytes:
         """The last `count` bytes of a local data file. Call `head` first."""

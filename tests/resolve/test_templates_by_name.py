@@ -187,6 +187,18 @@ def test_one_named_column_is_text_or_turns_as_its_first_row_says(tmp_path):
         assert errors(found) == ["XP124"], shown(found)
 
 
+@pytest.mark.parametrize(("name", "read"), [("rows.jsonl", True), ("rows.json", False)])
+def test_a_first_row_above_a_megabyte_has_its_columns(tmp_path, name, read):
+    """A JSON Lines file may begin with a book. A JSON file without line breaks may be one long list, and is not read
+    further.
+    """
+    row = json.dumps({"text": "word " * 300_000})
+    place = put(tmp_path, {**TINY, name: f"{row}\n" if read else f"[{row}]"})
+    found = checked(spec(**{**ON_TINY, "train": trained(f'"tiny" on "{name}"')}), place)
+    assert errors(found) == ([] if read else ["XP553"]), shown(found)
+    assert not read or found.spec.data[0].shape == "text"
+
+
 def test_a_template_in_the_configuration_of_a_tokenizer_counts(tmp_path):
     files = dict(TINY)
     assert "XP505" in errors(checked(spec(**ON_TINY), put(tmp_path / "without", files)))
