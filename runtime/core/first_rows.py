@@ -53,6 +53,7 @@ def _source(bundle: Bundle, source: Source, tokenizer: Tokenizer | None) -> list
 def _tokens(bundle: Bundle, source: Source, read: list[dict[str, Any]], tokenizer: Tokenizer) -> list[str]:
     name, lengths, ends, most = name_of(source), [], 0, truncation.limit(bundle)
     prompts_only, conversations = source["shape"] == "prompt", bundle.row_format().conversations
+    end = "" if prompts_only else str(tokenizer.eos_token or "")  # trl ends a text with it, but not a conversation
     for row in read:
         texts = []
         for messages in conversations(row):
@@ -65,7 +66,8 @@ def _tokens(bundle: Bundle, source: Source, read: list[dict[str, Any]], tokenize
                 texts.append(text)
             except Exception as error:  # a template may raise any exception
                 return [f"{name}: the chat template refuses the first rows: {error}"]
-        ids = [tokenizer(one, add_special_tokens=False)["input_ids"] for one in texts or _texts(row)]
+        plain = [] if texts else [one.removesuffix(end) + end for one in _texts(row) if one]
+        ids = [tokenizer(one, add_special_tokens=not texts)["input_ids"] for one in texts or plain]
         lengths.append(max(map(len, [*ids, row.get("input_ids", ())])))  # a row of token ids has no text to encode
         ends += any(tokenizer.eos_token_id in one for one in ids)
     if not any(lengths):

@@ -295,7 +295,7 @@ NOTES = {
 }  # fmt: skip
 """The code of each kind of problem that the runtime's `turn_notes` reports."""
 HELPS = {
-    "turn": "write `method sft(assistant_only)`",
+    "turn": "move the turns before the last answer into `prompt`",
     "unread": "name a chat_template that reads the key, or rename a key of reasoning to `reasoning_content`",
     "system": "delete one of the two",
     "special": "remove it from the text, unless the model should read the token there",
@@ -311,7 +311,9 @@ def _notes(session: Session, row: Mapping[str, Any]) -> Iterator[Verdict]:
         return
     learned = turn_notes.learned_columns(session.method, bool(session.stated.get("assistant_only_loss")))
     for kind, what in dict(turn_notes.notes(row, session.tokenizer, learned)).items():
-        found = verdict(NOTES[kind], what, HELPS.get(kind, ""))
+        # bundles state all arguments of the trainer, so one without this argument cannot mask turns
+        masks = kind == "turn" and "assistant_only_loss" in session.stated
+        found = verdict(NOTES[kind], what, "write `method sft(assistant_only)`" if masks else HELPS.get(kind, ""))
         yield {**found, "severity": "note"} if kind == "unread" else found
     doubles = session.optional("features.messages.call_forms").doubles(session.tokenizer)
     if doubles and (twice := turn_notes.doubled(row)):
