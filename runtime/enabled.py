@@ -53,6 +53,7 @@ from .features.model.special_tokens import SpecialTokens
 from .features.model.tied_weights import TiedWeights
 from .features.model.vision import Processor, Vision
 from .features.model.weight_dtypes import WeightDtypes
+from .features.optimizer.decay_share import DecayShareTrainer
 from .features.optimizer.empty_groups import NonemptyGroupsTrainer
 from .features.optimizer.idle import Idle
 from .features.optimizer.muon import Muon, MuonTrainer
@@ -197,6 +198,7 @@ def trainer_class() -> type[FaultTolerant]:
         EvaluatingTrainer,
         NonemptyGroupsTrainer,
         MuonTrainer,
+        DecayShareTrainer,
         ScheduleFreeTrainer,
         RandomStatesTrainer,
         RenamedWeightsTrainer,

@@ -191,9 +191,11 @@ def _share(spec: Spec, path: AmountPath) -> float:
     return float(value.value) if value.unit == "share" else value.value / spec.real("optimizer.lr")
 
 
-def decay_steps(spec: Spec) -> int:
-    """The number of steps of the final decay. Raises TypeError if the decay is a share of the run and the run's number
-    of steps is unknown.
+def decay_steps(spec: Spec) -> int | float:
+    """The number of steps of the final decay, or its share of a run that is counted in epochs: the runtime multiplies
+    a share by the number of steps, which it knows from the rows.
     """
-    decay = spec.amount("schedule.decay")
-    return int(decay.value * spec.integer("train.steps")) if decay.unit == "share" else int(decay.value)
+    decay, steps = spec.amount("schedule.decay"), spec.get("train.steps")
+    if decay.unit != "share":
+        return int(decay.value)
+    return int(decay.value * steps) if isinstance(steps, int) else float(decay.value)

@@ -27,8 +27,8 @@ WITH_IMAGES = ("images", "image_preference")
 DECISIVE: dict[str, tuple[str, ...]] = {
     "arguments": (
         "assistant_only_loss", "bf16", "chat_template_path", "eos_token", "eval_on_start", "eval_strategy",
-        "gradient_accumulation_steps", "log_completions", "max_prompt_length", "num_iterations", "optim",
-        "optim_target_modules", "packing", "pad_token", "push_to_hub", "report_to", "save_total_limit",
+        "gradient_accumulation_steps", "log_completions", "lr_scheduler_kwargs", "max_prompt_length", "num_iterations",
+        "optim", "optim_target_modules", "packing", "pad_token", "push_to_hub", "report_to", "save_total_limit",
         "steps_per_generation", "use_vllm",
     ),
     "run": (
@@ -263,6 +263,7 @@ def _of_run(plan: "Payload") -> dict[str, object]:
     return {
         "all_reduce": not nodes and not on_cpu and run["processes_per_node"] > 1,
         "cpu_processes": on_cpu,
+        "decay_share": isinstance((arguments.get("lr_scheduler_kwargs") or {}).get("num_decay_steps"), float),
         "deepspeed": zero,
         "deepspeed_engine": zero == 3 or (zero and on_cpu),
         "deepspeed_shards": zero and divided,

@@ -237,8 +237,7 @@ def _begins_above(spec: Spec, lr: float) -> Iterator[Finding]:
 
 @rule("XP205", "wsd-decay")
 def wsd_decay(spec: Spec) -> Iterator[Finding]:
-    """The schedule `wsd` needs a `decay`, and other schedules cannot have one. `decay` may be a share of the run only
-    if the spec states the run's length in steps, because the library needs a number of steps.
+    """The schedule `wsd` needs a `decay`, and other schedules cannot have one.
 
     Why it is bad: transformers cannot build the schedule `wsd` without the length of the decay.
 
@@ -258,12 +257,6 @@ def wsd_decay(spec: Spec) -> Iterator[Finding]:
     elif decay is None and "schedule.decay" not in spec.wrong:
         location = spec.location("schedule", "no `decay` is written")
         yield Finding(location, "`wsd` needs the length of its decay", "write `decay = 100`")
-    elif isinstance(decay, Amount) and decay.unit == "share" and spec.get("train.steps") is None:
-        yield Finding(
-            spec.location("schedule.decay", "a share of an unknown number of steps"),
-            "`decay` as a share needs a run counted in steps",
-            write("decay = 100", ", or `for 1000 steps`"),
-        )
 
 
 NEUTRAL = {"optimizer.weight_decay": 0.0, "optimizer.clip": 0.0}

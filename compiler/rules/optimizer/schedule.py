@@ -227,7 +227,18 @@ def stages(spec: Spec) -> Iterator[Finding]:
     confirmed by running it.
     """
     decay, steps, warmup = spec.get("schedule.decay"), total_steps(spec), spec.amount("schedule.warmup")
-    if spec.text("schedule") != "wsd" or not isinstance(decay, Amount) or steps is None:
+    if spec.text("schedule") != "wsd" or not isinstance(decay, Amount):
+        return
+    if decay.unit == warmup.unit == "share":
+        if decay.value + warmup.value > 1:
+            yield Finding(
+                spec.location("schedule.decay", f"{warmup.value:.0%} + {decay.value:.0%} > 100%"),
+                "the warm-up and the decay are longer than the run",
+                write(f"decay = {max(0.01, 1 - warmup.value):.0%}"),
+                (spec.label("schedule.warmup", f"{warmup.value:.0%}"),),
+            )
+        return
+    if steps is None:
         return
     first = warmup.steps(steps)
     last = int(decay.value * steps) if decay.unit == "share" else int(decay.value)

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from interpreters import OTHERS
 from method_runs import STEPS, Warm, tensors
 from tiny_runs import spec
 
@@ -57,6 +58,35 @@ def test_a_schedule_free_run_saves_the_averaged_weights(warm: Warm, tmp_path: Pa
     )
     assert not any(states[0]["trains"])
     assert tensors(os.path.join(run.out, "model.safetensors")) == tensors(os.path.join(saved, "model.safetensors"))
+
+
+@pytest.mark.parametrize(
+    ("target", "strategy"),
+    [
+        (DEFAULT, "ddp"),
+        pytest.param(DEFAULT, "zero2", marks=pytest.mark.nightly),
+        *(pytest.param(one, "ddp", marks=pytest.mark.nightly) for one in OTHERS),
+    ],
+)
+def test_a_decay_as_a_share_is_steps_of_the_run(warm: Warm, tmp_path: Path, target: str, strategy: str) -> None:
+    """Of the 4 steps of an epoch, `wsd` warms up for 1 and decays in the last 2, also after a resume."""
+    world = 1 if strategy == "ddp" else 2
+    sizes = f"gbs=16 micro={16 // world} seq=64"
+    text = spec(
+        length="1 epochs",
+        save='save "out" every=2',
+        sizes=sizes,
+        strategy=strategy,
+        target=target,
+        hardware=f"{world} x cpu",
+    )
+    whole, again = warm.twice(
+        f"{text}schedule wsd(warmup=25%, decay=50%, decay_type=linear)\n", "share", target, str(tmp_path), world
+    )
+    assert again.summary["resumed_from"] == "checkpoint-2"
+    assert [lr / 1e-3 for lr in whole.values("lr")] == pytest.approx([0, 1, 1, 0.5], abs=1e-9)
+    one, other = (tensors(os.path.join(run.out, "model.safetensors")) for run in (whole, again))
+    assert one == other
 
 
 SHARDED = """

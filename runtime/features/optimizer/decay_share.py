@@ -1,0 +1,21 @@
+"""The schedule `wsd` with a decay that is a share of the run, whose number of steps is known only from its rows."""
+
+from typing import Any
+
+from ...core.fault_tolerance import FaultTolerant
+
+
+class DecayShareTrainer(FaultTolerant):
+    """Trainer methods for a run whose final decay is stated as a share, such as 0.1."""
+
+    args: Any
+
+    def create_scheduler(self, num_training_steps: int, *args: Any, **kwargs: Any) -> Any:
+        """transformers' schedule, which needs the decay in steps. The trainer's arguments keep the share."""
+        stated = self.args.lr_scheduler_kwargs
+        decay = int(stated["num_decay_steps"] * num_training_steps)
+        self.args.lr_scheduler_kwargs = {**stated, "num_decay_steps": decay}
+        try:
+            return super().create_scheduler(num_training_steps, *args, **kwargs)  # type: ignore[misc]
+        finally:
+            self.args.lr_scheduler_kwargs = stated
