@@ -12,7 +12,7 @@ WHEN = extra("deepspeed")
 
 ZERO = "zero_optimization"
 OFFLOAD_OPTIMIZER, OFFLOAD_PARAM = f"{ZERO}.offload_optimizer", f"{ZERO}.offload_param"
-HPZ = f"{ZERO}.zero_hpz_partition_size"
+HPZ, QGZ = f"{ZERO}.zero_hpz_partition_size", f"{ZERO}.zero_quantized_gradients"
 ONLY_STAGE3 = (
     f"{ZERO}.stage3_",
     f"{OFFLOAD_PARAM}.",
@@ -229,7 +229,8 @@ def offload_key(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP571", "quantized-messages-on-the-cpu")
 def quantized_messages(spec: Spec) -> Iterator[Finding]:
-    """ZeRO++'s quantized weights and gradients need a GPU: DeepSpeed has their kernels for GPUs only.
+    """ZeRO++'s quantized weights and gradients need a GPU: DeepSpeed has their kernels for GPUs only. A single process
+    quantizes no gradients (XP428).
 
     Why it is bad: the run cannot start on a CPU.
 
@@ -239,7 +240,8 @@ def quantized_messages(spec: Spec) -> Iterator[Finding]:
     (`CUDAQuantizer`); confirmed by running it.
     """
     for name in keys_under(spec, f"{ZERO}.zero_quantized_"):
-        if spec.zero_stage == 3 and spec.on_cpu and is_on(spec, name):
+        unused = name == QGZ and spec.hardware.world == 1
+        if spec.zero_stage == 3 and spec.on_cpu and is_on(spec, name) and not unused:
             short = name.rpartition(".")[2]
             yield Finding(
                 spec.extra_location("deepspeed", name, "its kernels are for GPUs"),
@@ -247,6 +249,27 @@ def quantized_messages(spec: Spec) -> Iterator[Finding]:
                 write(f"{name} = false"),
                 (spec.label("hardware", "the hardware"),),
             )
+
+
+@rule("XP428", "quantized-gradients-on-one-node", "warning")
+def quantized_gradients(spec: Spec) -> Iterator[Finding]:
+    """ZeRO++'s quantized gradients need several nodes: DeepSpeed quantizes gradients only between nodes.
+
+    Why it is bad: the key has no effect.
+
+    Without this rule: nothing is reported, and gradients are sent in full precision.
+
+    Source: deepspeed 0.19.8, 0.18.2 and 0.16.8 `zero/stage3.py` `__avg_scatter_grads` (`num_nodes > 1`); confirmed by
+    running it with one CPU process.
+    """
+    single = spec.hardware.world == 1 if spec.on_cpu else spec.hardware.nodes == 1
+    if spec.zero_stage == 3 and single and is_on(spec, QGZ):
+        yield Finding(
+            spec.extra_location("deepspeed", QGZ, "gradients are quantized only between nodes"),
+            "`zero_quantized_gradients` has no effect on one node",
+            write(f"{QGZ} = false", ", or leave it out"),
+            (spec.label("hardware", "one node"),),
+        )
 
 
 @rule("XP494", "gpu-storage-on-the-cpu")
