@@ -17,7 +17,7 @@ from compile_support import REPOSITORY, checked, put
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.preview.rehearsal import command, rows, small_run, steps
 from xpc.compiler.preview.rehearsal.local_hub import Hub
-from xpc.compiler.preview.rehearsal.twin import Twin, twin_of
+from xpc.compiler.preview.rehearsal.twin import Twin, twin_of, without
 from xpc.compiler.spec.resources import DataSource
 
 SPECS = os.path.join(REPOSITORY, "specs")
@@ -63,6 +63,13 @@ def test_the_ratio_of_alpha_to_rank_stays() -> None:
     made = twin(written("lora(rank=64, alpha=16)"))
     assert "rank = 8" in made.text
     assert "alpha = 2" in made.text
+
+
+def test_a_teacher_is_a_folder_and_a_method_stays() -> None:
+    train = "qwen2.5-0.5b on deepmath-103k for 500 steps"
+    made = twin(written("method distill(teacher=qwen2.5-1.5b)", train=train))
+    assert 'teacher = "teacher"' in made.text
+    assert without(made, "method", "refused on a CPU") is None
 
 
 def test_a_tracker_and_an_engine_are_left_out() -> None:

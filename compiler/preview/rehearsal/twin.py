@@ -22,6 +22,7 @@ from xpc.compiler.spec.checked import CheckedSpec
 from xpc.compiler.spec.resources import Model
 from xpc.compiler.spec.values import Origin, Value
 from xpc.grammar.record import evolve, record
+from xpc.grammar.tree import quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -197,7 +198,7 @@ def without(twin: Twin, path: str, why: str) -> Twin | None:
     if choice is not None and draft.values[path].value != choice:  # type: ignore[index]
         draft.clear(path, "lr")
         draft.put(path, choice, why)
-    elif choice is None and path in draft.values:
+    elif choice is None and path in draft.values and path != "method":
         draft.omit(path, why)
     else:
         return None
@@ -304,7 +305,7 @@ def _method(draft: _Draft) -> None:
         draft.put("method.generations", 2, "groups are small")
     draft.omit("method.steps_per_generation")
     if spec.teacher is not None:
-        draft.put("method.teacher", TEACHER)
+        draft.put("method.teacher", quoted(TEACHER))
 
 
 def _saving(draft: _Draft) -> None:
