@@ -64,8 +64,11 @@ def axolotl(entries: Entries, file: str, overrides: Overrides) -> Draft:
     if "output_router_logits" not in named.get("model_config", Entry("", {}, "", 0)).mapping:
         router(draft)
     draft.put("method", draft.method)
-    size = named.get("streaming_multipack_buffer_size")
-    streams.stream(draft, named.get("streaming"), size, 10_000, "axolotl")
+    raw, stream = named.get("pretraining_dataset"), named.get("streaming")
+    if raw is not None and not raw.empty:
+        draft.note(stream, "axolotl streams a `pretraining_dataset` anyway")
+        stream = raw
+    streams.stream(draft, stream, named.get("streaming_multipack_buffer_size"), 10_000, "axolotl")
     trlyaml.finish(draft, overrides, found)
     axolotl_keys.rest(draft, named)
     axolotl_model.configured(draft, named)

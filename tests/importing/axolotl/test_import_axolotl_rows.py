@@ -181,3 +181,14 @@ def test_a_streamed_pretraining_dataset_holds_out_no_rows() -> None:
     assert "holdout" not in raw.text
     assert raw.outcomes["val_set_size"] == raw.outcomes["eval_steps"] == "irrelevant"
     assert "holdout = 5%" in imported(text + "datasets:\n  - path: a.jsonl\n    type: completion\n", *HARDWARE).text
+
+
+def test_a_pretraining_dataset_is_streamed() -> None:
+    """axolotl 0.19 streams it, with a shuffle buffer of 10,000 rows, whatever `streaming` says; a run that is counted
+    in epochs reads all rows.
+    """
+    text = CHAT.partition("datasets:")[0] + "pretraining_dataset:\n  - path: org/texts\n"
+    for more in ("", "streaming: false\n"):
+        stream = imported(f"{text}max_steps: 10\n{more}", *HARDWARE)
+        assert "  streaming\n  shuffle_buffer = 10000\n" in stream.text
+    assert "streaming" not in imported(text, *HARDWARE).text.partition("#")[0]
