@@ -84,11 +84,14 @@ def _rewards(draft: Draft, errors: list[Message], overrides: Overrides) -> None:
         draft.put("method.rewards", (Weighted("reward", None, file, "reward"),), None, "no key names a reward")
     rewards = draft.settings.get("method.rewards")
     named = dict.fromkeys(re.findall(r'"([^":]+\.py):(\w+)', rewards.text) if rewards is not None else [])
-    lost = sorted({file for file, _ in named if file not in draft.files and overrides.read(file) is None})
+    written = {file: overrides.read(file) for file, _ in named if file not in draft.files}
+    lost = sorted(file for file, body in written.items() if body is None or reward_file.has_stubs(body))
     for file in lost:
+        if written[file] is not None:
+            continue
         rows = [(name, "completions, **kwargs", "") for one, name in named if one == file]
         draft.files[file] = reward_file.stubs(rows, "TRL")
-    explained = missing and any((one.entry.key if one.entry else "").startswith("reward_func") for one in errors)
+    explained = missing and any(one.entry is not None and "reward_func" in one.entry.key for one in errors)
     if rewards is None or explained or not (lost or missing):
         return
     location = (rewards.entry.location,) if rewards.entry is not None else ()
@@ -96,7 +99,8 @@ def _rewards(draft: Draft, errors: list[Message], overrides: Overrides) -> None:
     if missing:
         text, help_ = "which rewards score the completions: no key names them", "`--rewards FILE` names their file"
     else:
-        text = f"what the reward functions compute, because the file `{lost[0]}` is not next to the spec"
+        without = "has only stubs" if written[lost[0]] is not None else "is not next to the spec"
+        text = f"what the reward functions compute, because the file `{lost[0]}` {without}"
         help_ = "copy it from the repository of the original"
     if lost:
         help_ += f", or write {names} in `{lost[0]}`, which has the signatures"

@@ -42,6 +42,14 @@ def _is_stub(node: Definition) -> bool:
     return len(body) == 1 and isinstance(body[0], ast.Raise) and "NotImplementedError" in ast.unparse(body[0])
 
 
+def has_stubs(data: bytes) -> bool:
+    """Whether a file of Python has a stub that an earlier import wrote."""
+    try:
+        return any(isinstance(node, Definition) and _is_stub(node) for node in ast.parse(data).body)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+
+
 def given(draft: Draft, overrides: Overrides) -> None:
     """Read the reward functions from the file of `--rewards`: the functions at the top level of the file that have an
     argument `completions`.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+from xpc.compiler.importing.axolotl import keys as axolotl
+from xpc.compiler.importing.llamafactory.keys import SECOND
 from xpc.compiler.importing.text import table
 from xpc.compiler.importing.text.entries import Entry, Unreadable
 from xpc.grammar.record import record
@@ -60,22 +62,21 @@ def kind_of(source: SourceFile, is_file: bool) -> str:
         return "deepspeed"
     if "distributed_type" in keys or "compute_environment" in keys:
         return "accelerate"
-    if ("base_model" in keys or len(keys & set(AXOLOTL)) > 1) and _is_known_to_axolotl(keys):
+    if ("base_model" in keys or len(keys & set(AXOLOTL)) > 1) and _known(keys, axolotl.names()):
         return "axolotl"
-    if len(keys & set(LLAMAFACTORY)) > 1 or {"model_class", "train_dataset"} & keys:
+    newer = {"model_class", "train_dataset"} & keys and _known(keys, SECOND)
+    if len(keys & set(LLAMAFACTORY)) > 1 or newer:
         return "llamafactory"
     if "dataset_dir" in keys and not keys & {"dataset_mixer", "dataset_mixture", "dataset_name", "dataset_splits"}:
         return "llamafactory"
     return "trl"
 
 
-def _is_known_to_axolotl(keys: set[str]) -> bool:
-    """Whether axolotl knows at least half of the keys. The key `base_model` alone does not show this, because files of
-    custom scripts also have it.
+def _known(keys: set[str], names: Iterable[str]) -> bool:
+    """Whether a tool knows at least half of the keys. A single key such as `base_model` or `train_dataset` does not
+    show for which tool a file is written, because files of custom scripts also have it.
     """
-    from xpc.compiler.importing.axolotl.keys import names
-
-    return 2 * len(keys & set(names())) >= len(keys)
+    return 2 * len(keys & set(names)) >= len(keys)
 
 
 def _trains_nothing(keys: set[str], table: Mapping[str, Entry]) -> str:

@@ -228,3 +228,74 @@ SFTTrainer(config["model"], SFTConfig("out", learning_rate=config["lr"], max_ste
     err = run("run.py", "--partial", "-o", "r.xp", capsys=capsys)[2]
     assert "1 decision left" in err
     assert "which model is trained, which data it trains on, `learning_rate`, `max_steps`: the script takes" in err
+
+
+SECTIONS = """\
+model:
+  name: Qwen/Qwen2.5-3B
+  dtype: bfloat16
+grpo:
+  lr: 2e-6
+  num_generations: 4
+  curriculum: hard
+lora:
+  enabled: true
+  r: 16
+  target_modules: [q_proj]
+data:
+  train_file: rows.jsonl
+  seed: 7
+vllm:
+  enabled: true
+  mode: colocate
+train_dataset: null
+"""
+
+
+def test_sections_of_the_repositorys_own_script_are_read_by_names_of_trl(here, capsys):
+    (here / "r.yaml").write_text(SECTIONS)
+    (here / "rows.jsonl").write_text('{"prompt": "2 + 2"}\n')
+    assert run("r.yaml", capsys=capsys)[0] == 1, "a section is read only with --partial"
+    status, out, err = run("r.yaml", "--partial", capsys=capsys)
+    assert status == 3
+    for text in ('train Qwen/Qwen2.5-3B on "rows.jsonl"', "method grpo", "generations = 4", "lr = 2e-6", "rank = 16",
+                 "targets = [q_proj]", "mode = colocate", "dtype = bf16"):  # fmt: skip
+        assert text in out
+    assert "seed 7" not in out, "the seed of the data is not the seed of the run"
+    assert "whether `model.name`, a key of the source's own script, names the model" in err
+    assert (
+        "whether the source's own script uses `model.dtype`, `grpo.lr`, `grpo.num_generations`, `lora.enabled`" in err
+    )
+    assert "`grpo.curriculum`, `data.seed`" in err
+
+
+def test_several_sections_with_names_of_methods_need_the_method(here, capsys):
+    (here / "r.yaml").write_text(HEAD + "sft:\n  learning_rate: 1e-5\ndpo:\n  learning_rate: 1e-6\n  beta: 0.2\n")
+    assert "lr = " not in run("r.yaml", "--partial", capsys=capsys)[1]
+    out = run("r.yaml", "--partial", "--method", "dpo", capsys=capsys)[1]
+    assert "beta = 0.2" in out
+    assert "lr = 1e-6" in out
+
+
+def test_one_key_of_llamafactory_does_not_make_a_file_llamafactorys(here, capsys):
+    (here / "r.yaml").write_text(OWN.replace("train_path", "train_dataset") + "num_generations: 4\nrun_group: a\n")
+    _, out, err = run("r.yaml", "--partial", capsys=capsys)
+    assert "method grpo" in out
+    assert "LLaMA-Factory" not in out + err
+
+
+def test_stubs_of_an_earlier_import_stay_a_decision(here, capsys):
+    (here / "r.yaml").write_text(HEAD + "reward_funcs: [mine]\nnum_generations: 4\n")
+    for why in ("is not next to the spec", "has only stubs"):
+        status, _, err = run("r.yaml", "--partial", "--force", "-o", "r.xp", capsys=capsys)
+        assert status == 3
+        assert f"the file `rewards.py` {why}" in err
+    (here / "rewards.py").write_text("def mine(completions, **kwargs):\n    return [1.0 for _ in completions]\n")
+    assert "decision" not in run("r.yaml", "--partial", "--force", "-o", "r.xp", capsys=capsys)[2]
+
+
+def test_rewards_that_are_no_list_are_refused(here, capsys):
+    (here / "r.yaml").write_text(HEAD + "reward_funcs: {format: 1.0}\nnum_generations: 4\n")
+    status, _, err = run("r.yaml", capsys=capsys)
+    assert status == 1
+    assert "the value must be a list of names" in err

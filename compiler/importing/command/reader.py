@@ -17,7 +17,7 @@ from xpc.compiler.importing.source_file import SourceFile
 from xpc.compiler.importing.text import table
 from xpc.compiler.importing.text.entries import Entries, Entry, Unreadable, not_set, shown, text
 from xpc.compiler.importing.text.shell import Call, Word, calls
-from xpc.compiler.importing.trl import handbook
+from xpc.compiler.importing.trl import handbook, own_names
 from xpc.compiler.importing.trl import reader as trlyaml
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.stacks import Stack
@@ -288,18 +288,10 @@ def _launched(draft: Draft, line: Line, entries: Entries, overrides: Overrides, 
                    "`--hardware '4 x h100-80gb'` names the GPUs")  # fmt: skip
 
 
-OWN_NAMES = {
-    "use_lora": "use_peft", "lora_rank": "lora_r", "lr": "learning_rate", "num_epochs": "num_train_epochs",
-    "epochs": "num_train_epochs", "grad_accum": "gradient_accumulation_steps",
-    "gradient_accumulation": "gradient_accumulation_steps", "grad_accum_steps": "gradient_accumulation_steps",
-}  # fmt: skip
-"""Maps the names that many custom scripts give to common arguments to TRL's names: `lr` to `learning_rate`."""
-
-
 def _abbreviated(entries: Mapping[str, Entry], script_text: str) -> dict[str, str]:
-    """Map names of arguments to TRL's names. The mapping has the names in OWN_NAMES, and abbreviations of TRL's names:
-    `--learning_r` stands for `--learning_rate`, because no other name begins like this. A name that the script itself
-    declares is not an abbreviation.
+    """Map names of arguments to TRL's names. The mapping has common names of custom scripts, and abbreviations of TRL's
+    names: `--learning_r` stands for `--learning_rate`, because no other name begins like this. A name that the script
+    itself declares is not an abbreviation.
     """
     from xpc.compiler.importing.python.interpreter.parsed_classes import argument_names
 
@@ -308,7 +300,7 @@ def _abbreviated(entries: Mapping[str, Entry], script_text: str) -> dict[str, st
     out: dict[str, str] = {}
     for key in entries:
         found = [one for one in names if one.startswith(key)] if len(key) > 3 and key not in (*names, *declared) else []
-        name = found[0] if len(found) == 1 else OWN_NAMES.get(key, "")
+        name = found[0] if len(found) == 1 else own_names.OWN_NAMES.get(key, "")
         if name and key not in names and name not in entries and name not in out.values():
             out[key] = name
     return out

@@ -215,7 +215,9 @@ def _rewards(draft: Draft, named: Entries) -> None:
     entry, weights = named.get("reward_funcs"), named.get("reward_weights")
     own: list[str] = []
     files: set[str] = set()
-    if entry is not None and not entry.empty:
+    if entry is not None and words(entry) is None:
+        draft.error(entry, "the value must be a list of names", "write `method { rewards = [NAME(weight=1)] }`")
+    elif entry is not None and not entry.empty:
         names = words(entry) or []
         given = None if weights is None or weights.empty else [number(one) for one in weights.items]
         if given is not None and (len(given) != len(names) or None in given):

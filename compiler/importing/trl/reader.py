@@ -14,16 +14,16 @@ from xpc.compiler.importing.accelerate import config as sharding
 from xpc.compiler.importing.accelerate import deepspeed as zeros
 from xpc.compiler.importing.accelerate.fsdp import trainer_fsdp
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.outcomes import Decision
 from xpc.compiler.importing.overrides import Machines, Overrides, load, machines, native, number
 from xpc.compiler.importing.text.entries import Entries, Entry, Lookups, as_json, boolean, shown, text, words
 from xpc.compiler.importing.text.values import KEYS, RENAMES
 from xpc.compiler.importing.trl import data as corpus
-from xpc.compiler.importing.trl import defaults, handbook, methods, pins, switches, trainer, versions
+from xpc.compiler.importing.trl import defaults, handbook, methods, own_names, pins, switches, trainer, versions
 from xpc.compiler.importing.trl import model as models
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.schema import ADAPTERS, TABLE
 from xpc.compiler.stacks import Stack
+from xpc.grammar.record import evolve
 
 TELLING = (
     ("distill", ("teacher_model_name_or_path", "lmbda", "seq_kd")),
@@ -133,11 +133,14 @@ WORDS = re.compile("[^a-z0-9]+")
 
 def trl(entries: Entries, file: str, overrides: Overrides) -> Draft:
     """Convert a TRL configuration to a draft of the spec."""
+    spread = own_names.spread(entries, overrides.method) if overrides.partial else None
+    if spread is not None:
+        entries, overrides = spread.entries, evolve(overrides, method=spread.method)
     keys, entries = entries, handbook.with_packing(entries, method_of(overrides, file, entries, entries), overrides)
     draft, source = start(overrides, entries, file)
     _unclear(draft, entries, file, overrides)
     handbook.report(draft, entries, keys, overrides)
-    arguments(draft, entries, overrides, source, Machines())
+    arguments(draft, entries, overrides, source, Machines(), spread)
     named = [one for one in WORDS.split(posixpath.basename(file).lower()) if one in UNLIKE]
     if named and draft.method == "sft" and overrides.method is None:
         draft.error(Entry("method", named[0], file, 1), "the file's name states a method that no key states; the spec "
@@ -145,10 +148,15 @@ def trl(entries: Entries, file: str, overrides: Overrides) -> Draft:
     return draft
 
 
-def arguments(draft: Draft, entries: Entries, overrides: Overrides, source: Stack, found: Machines) -> None:
-    """Import all entries of a TRL configuration into the draft."""
+def arguments(
+    draft: Draft, entries: Entries, overrides: Overrides, source: Stack, found: Machines,
+    spread: own_names.Spread | None = None,
+) -> None:  # fmt: skip
+    """Import all entries of a TRL configuration into the draft. `spread` states which of them a custom script names
+    differently.
+    """
     if overrides.partial:
-        entries = guessed(draft, entries)
+        entries = own_names.guessed(draft, entries, spread)
     entries = loading(draft, _with_variables(draft, entries, overrides.sets))
     named = Lookups(trainer.canonical(entries), draft.seen)
     draft.keep(named, KEYS.column("comment"))
@@ -214,24 +222,6 @@ def _stream(draft: Draft, named: Entries) -> None:
         streams.stream(draft, named.get(key), None, streams.LIBRARY if shuffles else None, "TRL")
 
 
-GUESSES = {
-    "model_name_or_path": (
-        "model_id", "model_path", "model", "model_name", "base_model", "pretrained_model_name_or_path",
-        "sft_model_path", "base_model_name_or_path", "model_id_or_path", "original_model_name_or_path", "policy_model",
-    ),
-    "dataset_name": (
-        "dataset_id_or_path", "dataset_path", "dataset_id", "dataset", "train_dataset", "train_data_path", "train_data",
-        "train_file", "train_file_path", "data_name", "data_file", "data_paths", "dataset_name_or_path",
-        "train_dataset_name", "dataset_file", "train_path", "train_data_file", "training_data", "train_dataset_path",
-        "train_file_dir", "train_jsonl", "train_files", "train_data_dir", "data_files", "train_data_files",
-    ),
-}  # fmt: skip
-"""Maps TRL's keys for the model and the data to names that custom scripts use for them. If a file lacks TRL's key, the
-importer looks for these names.
-"""
-DATA = ("dataset_name", "dataset_mixture", "dataset_mixer", "datasets", "data_path")
-
-
 LOADING = {
     "torch_dtype": "torch_dtype",
     "dtype": "torch_dtype",
@@ -260,25 +250,6 @@ def loading(draft: Draft, entries: Entries) -> Entries:
             draft.note(one, f"`{LOADING[name]}` says the same")
         elif stated is not one:
             draft.error(one, f"{stated.location} sets {shown(stated)}", "keep one of the two")
-    return out
-
-
-def guessed(draft: Draft, entries: Entries) -> Entries:
-    """Rename a key such as `base_model` to TRL's key, if the file lacks TRL's key for the model or the data. Returns
-    the entries. A decision asks a person to confirm each guess.
-    """
-    out = dict(entries)
-    for name, keys in GUESSES.items():
-        stated = any(key in entries for key in (DATA if name == "dataset_name" else (name,)))
-        given = draft.sources if name == "dataset_name" else draft.model
-        key = next((one for one in keys if one in entries and isinstance(entries[one].value, str)), None)
-        if stated or given or key is None or entries[key].empty:
-            continue
-        out[name] = out.pop(key)
-        what = "the data" if name == "dataset_name" else "the model"
-        option = "--data" if name == "dataset_name" else "--model"
-        draft.decisions.append(Decision(f"whether `{entries[key].key}`, a key of the source's own script, names {what}",
-                                        (entries[key].location,), f"if not, `{option} NAME` does"))  # fmt: skip
     return out
 
 
