@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 
 from xpc.compiler.importing.outcomes import ERROR, EXTRA, IRRELEVANT, MAPPED, RESERVED, Decision, KeyOutcome, Message
@@ -21,8 +20,6 @@ ASSUMED = ("optimizer", "strategy", "precision", "train.epochs", "memory.checkpo
 compiler would choose a value itself or add a note.
 """
 
-EXPONENT = re.compile(r"(?<=\de)(-)0(?=\d)")
-"""Matches the minus sign and the superfluous zero of an exponent that Python wrote: `1e-05` becomes `1e-5`."""
 NULL = "null: the tool's own default"
 SUGGESTED = 40
 """The largest number of unknown keys for which a spelling is suggested. A file with more unknown keys probably belongs
@@ -223,7 +220,7 @@ class Draft:
             value = value.lstrip("~/")
             if entry is not None:
                 self.warn(entry, f"a spec cannot name your home folder: its path is `{value}`, relative to the spec")
-        typed = EXPONENT.sub(r"\1", show(row, value)) if row.kind is kinds.REAL else show(row, value)
+        typed = small(value) if isinstance(value, float) and 0 < abs(value) < 1e-3 else show(row, value)
         written = SettingText(typed, entry, why)
         if entry is not None and hidden_characters(written.text):
             self.error(entry, "it contains an invisible character, which a spec does not allow")
@@ -369,6 +366,13 @@ def _typo_of(name: str, known: tuple[str, ...]) -> str | None:
     from xpc.compiler.suggest.likeness import typo_of
 
     return typo_of(name, known)
+
+
+def small(value: float) -> str:
+    """Write a small number as people write learning rates: `2e-4` for 0.0002, and `1e-5` for Python's `1e-05`."""
+    from decimal import Decimal
+
+    return format(Decimal(repr(value)), "e")
 
 
 def typed(path: str, entry: Entry) -> object | None:

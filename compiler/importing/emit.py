@@ -108,7 +108,7 @@ def _clause(draft: Draft, clause: str, settings: str) -> list[str]:
     row = BY_PATH.get(clause)
     head = draft.settings.get(clause)
     inner = _inside(draft, settings)
-    if head is None and not inner:
+    if not inner and (head is None or (clause == "method" and row is not None and head.text == row.default)):
         return []
     title = clause
     if head is not None and row is not None and (row.kind is not kinds.FLAG or head.text == "false"):

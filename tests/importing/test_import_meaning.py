@@ -8,7 +8,7 @@ import json
 import os
 
 import pytest
-from import_support import HARDWARE, imported
+from import_support import HARDWARE, HEAD, imported
 
 pytestmark = pytest.mark.slow
 
@@ -215,6 +215,22 @@ def test_instructions_mixed_with_conversations_become_turns(tmp_path):
 def test_a_deepspeed_file_by_name_holds_what_the_tools_own_does():
     assert "offload = optimizer" in ax("deepspeed: deepspeed_configs/zero2.json\n").text
     assert "round_robin_gradients" in lf("deepspeed: examples/deepspeed/ds_z2_config.json\n").text
+
+
+def test_deepspeed_file_of_another_machine_is_read_from_the_repository(tmp_path):
+    (tmp_path / "deepspeed").mkdir()
+    (tmp_path / "deepspeed" / "ds_z2_config.json").write_text('{"zero_optimization": {"stage": 1}}')
+    found = lf("deepspeed: /home/me/factory/deepspeed/ds_z2_config.json\n", root=str(tmp_path))
+    assert "strategy zero1" in found.text
+    assert any("the import reads `deepspeed/ds_z2_config.json`" in one.why for one in found.draft.messages)
+
+
+def test_spec_is_written_as_people_write_it():
+    text = imported(HEAD + "learning_rate: 0.0002\nper_device_eval_batch_size: 4\nweight_decay: 0.01\n", *HARDWARE).text
+    assert "lr = 2e-4" in text
+    assert "weight_decay = 0.01" in text
+    assert "method" not in text, "sft is the default"
+    assert "eval" not in text, "nothing is evaluated"
 
 
 def test_attention_does_not_date_a_file():

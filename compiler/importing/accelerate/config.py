@@ -12,6 +12,7 @@ import re
 from xpc.compiler.importing.accelerate import deepspeed as zero
 from xpc.compiler.importing.accelerate import float8
 from xpc.compiler.importing.accelerate.fsdp import fsdp, mesh
+from xpc.compiler.importing.command.surroundings import reader
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.keys import load
 from xpc.compiler.importing.overrides import Machines, Overrides, named_table
@@ -218,14 +219,18 @@ def missing_launch(draft: Draft, entry: Entry, name: str) -> bool:
 def named_file(draft: Draft, entry: Entry, overrides: Overrides) -> None:
     """Import the DeepSpeed file that an argument names, or the mapping that it contains.
 
-    If the file does not exist here, import the file of the same name that LLaMA-Factory or axolotl publishes. If
-    neither publishes a file of this name, only the ZeRO stage is imported; it is taken from the name of the file.
+    For a path of another machine, the last parts of the path are tried in this repository. If the file does not exist
+    here, import the file of the same name that LLaMA-Factory or axolotl publishes. If neither publishes a file of this
+    name, only the ZeRO stage is imported; it is taken from the name of the file.
     """
     if entry.mapping:
         zero.zero(draft, entry.mapping, f"{entry.key}.")
         return
     name = text(entry) or ""
-    data = overrides.read(name)
+    moved: dict[str, str] = {}
+    data = reader(overrides, {}, moved)(name)
+    for found in moved.values():
+        draft.warn(entry, f"`{name}` is a path of another machine: the import reads `{found}`")
     usual = None if data is not None else read_table(__file__, "deepspeed_files.toml").get(name.rpartition("/")[2])
     if usual is not None:
         data = json.dumps(usual).encode()

@@ -319,12 +319,13 @@ def shard(draft: Draft, named: Entries, overrides: Overrides, found: Machines) -
 
 def finish(draft: Draft, overrides: Overrides, found: Machines) -> None:
     """Complete the draft. Set the hardware and the nodes, the architecture of a model whose folder is missing, and a
-    target that is not the default. Remove the default of `eval.micro` if the run does not evaluate.
+    target that is not the default. Remove `eval.micro` if the run does not evaluate.
     """
     machines(draft, found, overrides)
     each, micro = draft.settings.get("eval.every"), draft.settings.get("eval.micro")
-    if micro is not None and micro.entry is None and (each is None or each.text == "never"):
+    if micro is not None and (each is None or each.text == "never"):
         del draft.settings["eval.micro"]
+        draft.note(micro.entry, "nothing is evaluated")
         draft.defaults = [one for one in draft.defaults if not one.to.startswith("eval.micro = ")]
     local_model.architecture(draft, overrides)
     local_model.adapter(draft, overrides)

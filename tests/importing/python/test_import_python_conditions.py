@@ -161,7 +161,7 @@ def test_another_condition_on_the_number_of_rows_is_a_decision(tmp_path: Path, b
     assert decisions(script(tmp_path, f"rows = {ROWS}\n{branch}", data="rows"))
 
 
-@pytest.mark.parametrize(("names", "rate"), [(("train", "infer"), "3e-6"), (("score", "train_dpo"), "0.0001")])
+@pytest.mark.parametrize(("names", "rate"), [(("train", "infer"), "3e-6"), (("score", "train_dpo"), "1e-4")])
 def test_the_only_subcommand_that_trains_is_taken(tmp_path: Path, names: tuple[str, str], rate: str) -> None:
     before = f"""
 def build():

@@ -54,7 +54,7 @@ def test_copy_of_the_dict_of_an_object_is_a_dict(copied: str) -> None:
     )
     found = script(made + ROWS + TRAINER + "trainer.train()\n")
     assert not found.draft.wrong, found.messages
-    assert setting(found, "optimizer.lr") == "0.0001"
+    assert setting(found, "optimizer.lr") == "1e-4"
 
 
 def test_dict_that_is_updated_with_unknown_values_is_an_error() -> None:
