@@ -222,7 +222,7 @@ def test_deepspeed_file_of_another_machine_is_read_from_the_repository(tmp_path)
     (tmp_path / "deepspeed" / "ds_z2_config.json").write_text('{"zero_optimization": {"stage": 1}}')
     found = lf("deepspeed: /home/me/factory/deepspeed/ds_z2_config.json\n", root=str(tmp_path))
     assert "strategy zero1" in found.text
-    assert any("the import reads `deepspeed/ds_z2_config.json`" in one.why for one in found.draft.messages)
+    assert any("the import reads `deepspeed/ds_z2_config.json`" in one.text for one in found.draft.messages)
 
 
 def test_spec_is_written_as_people_write_it():
