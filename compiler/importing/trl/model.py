@@ -13,6 +13,7 @@ from xpc.compiler.importing.text.entries import Entries, Entry, boolean, number,
 from xpc.compiler.importing.text.values import DTYPES
 from xpc.compiler.language.kinds import NAMES
 from xpc.compiler.language.schema import ADAPTERS, BY_PATH
+from xpc.grammar.package_data import read_table
 from xpc.grammar.tree import quoted
 
 HUB = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*/[A-Za-z0-9_.\-]+")
@@ -63,8 +64,9 @@ FOLDERS = (
 
 def reference(draft: Draft, entry: Entry, what: str) -> str | None:
     """The name of a model or tokenizer, as a spec writes it. A name on the hub is unchanged. A folder in the hub's
-    cache becomes the name on the hub, with the commit. A local path gets quotes. If the name is empty or contains a
-    `$`, an error is reported, and the result is None.
+    cache becomes the name on the hub, with the commit. A well-known name without its owner, such as `imdb`, gets the
+    owner. A local path gets quotes. If the name is empty or contains a `$`, an error is reported, and the result is
+    None.
     """
     name = text(entry)
     if not name:
@@ -86,6 +88,10 @@ def reference(draft: Draft, entry: Entry, what: str) -> str | None:
     found = registry.find_model(name) if what == "model" else registry.find_dataset(name)
     if found is not None and not local:
         return found.id
+    owner = read_table(__file__, "hub_owners.toml").get(what, {}).get(name)
+    if owner is not None:
+        draft.warn(entry, f"the hub redirects this old name to {owner}/{name}, which the spec names")
+        return f"{owner}/{name}"
     if name.startswith("~"):
         name = name.lstrip("~/") or name
         draft.warn(entry, f"a spec cannot name your home folder: its path is `{name}`, relative to the spec")

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from import_support import Imported, imported
+from import_support import HARDWARE, Imported, convert, imported
 
 HEAD = """
 import torch
@@ -91,11 +91,19 @@ def test_the_first_rows_of_a_file_are_its_limit():
 @pytest.mark.parametrize(("call", "why"), [
     ('"json", data_files="x.jsonl", split="train[:10%]"', "a spec cannot name this part of a file"),
     ('"json", data_files="x.jsonl", split="train[5:10]"', "a spec cannot name this part of a file"),
-    ('"squad", "plain", split="train[:10%]"', "it is a name on the hub without its owner"),
-    ('"squad"', "it is a name on the hub without its owner"),
+    ('"quads", "plain", split="train[:10%]"', "it is a name on the hub without its owner"),
+    ('"quads"', "it is a name on the hub without its owner"),
 ])  # fmt: skip
 def test_a_part_of_a_file_and_a_name_without_an_owner_are_reported(call: str, why: str):
     assert any(why in one for one in source(call).messages if one.startswith("error"))
+
+
+def test_well_known_name_without_an_owner_gets_the_owner():
+    found = source('"squad", "plain", split="train[:10%]"')
+    assert "rajpurkar/squad:plain[train:10%]" in found.text
+    assert any("the hub redirects this old name to rajpurkar/squad" in one for one in found.messages)
+    text = convert("model_name_or_path: distilgpt2\ndataset_name: imdb\n", *HARDWARE)[1]
+    assert "train distilbert/distilgpt2 on stanfordnlp/imdb" in text
 
 
 UNSLOTH = """
