@@ -33,7 +33,8 @@ def main() -> None:
             handle.write(text)
             handle.flush()
             arguments = ask(method, handle.name, "--output_dir", "out")
-            found = {key: one for key, one in arguments.items() if not key.startswith("_")}
+            # the default of logging_dir has the date and the name of the machine
+            found = {key: one for key, one in arguments.items() if not key.startswith("_") and key != "logging_dir"}
             print(json.dumps({"case": name, "arguments": found}, sort_keys=True))
 
 

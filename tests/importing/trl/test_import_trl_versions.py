@@ -17,7 +17,7 @@ sys.path.append(oracle_support.FOLDER)
 
 from trl_cases import CASES, HEAD
 
-MACHINE = ("accelerator_config", "dataloader_pin_memory", "use_cpu", "output_dir", "run_name", "logging_dir")
+MACHINE = ("accelerator_config", "dataloader_pin_memory", "use_cpu", "output_dir", "run_name")
 """Arguments that depend on the machine, or name the run."""
 UNUSED = {
     "ref_model_mixup_alpha": "`sync_ref_model` is off",
