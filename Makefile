@@ -55,12 +55,14 @@ TRL_PARSERS = 0.12 0.14 0.22
 # axolotl 0.19 over the torch of the default stack; .venv-axolotl has axolotl 0.18.
 AXOLOTL = PYTHONPATH=$(CURDIR)/$(VENV)-axolotl-0.19 $(BIN)/python
 
+PUBLISHED = $(or $(XPC_PUBLISHED),../shared/published)
+
 .PHONY: oracles oracles-trl
-oracles: $(VENV)-axolotl/ready $(VENV)-axolotl-0.19/ready $(VENV)-llamafactory/ready $(VENV)-torchtune/ready oracles-trl ## run axolotl, LLaMA-Factory, torchtune and older TRL parsers on published configurations (../shared/published), their own files and rows of every format; record their results for the tests of `xpc import`
+oracles: $(VENV)-axolotl/ready $(VENV)-axolotl-0.19/ready $(VENV)-llamafactory/ready $(VENV)-torchtune/ready oracles-trl ## run axolotl, LLaMA-Factory, torchtune and older TRL parsers on published configurations (XPC_PUBLISHED, or ../shared/published), their own files and rows of every format; record their results for the tests of `xpc import`
 	$(AXOLOTL) tests/importing/oracles/ask_names.py compiler/importing/axolotl/names.txt
-	$(VENV)-axolotl/bin/python tests/importing/oracles/ask_axolotl.py ../shared/published tests/importing/oracles/axolotl.jsonl
-	$(AXOLOTL) tests/importing/oracles/ask_axolotl.py ../shared/published tests/importing/oracles/axolotl-0.19.jsonl
-	$(VENV)-llamafactory/bin/python tests/importing/oracles/ask_llamafactory.py ../shared/published \
+	$(VENV)-axolotl/bin/python tests/importing/oracles/ask_axolotl.py $(PUBLISHED) tests/importing/oracles/axolotl.jsonl
+	$(AXOLOTL) tests/importing/oracles/ask_axolotl.py $(PUBLISHED) tests/importing/oracles/axolotl-0.19.jsonl
+	$(VENV)-llamafactory/bin/python tests/importing/oracles/ask_llamafactory.py $(PUBLISHED) \
 		tests/importing/oracles/llamafactory.jsonl
 	$(VENV)-llamafactory/bin/python tests/importing/oracles/ask_templates.py \
 		compiler/importing/llamafactory/templates.jsonl tests/importing/oracles/llamafactory_templates.jsonl

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from xpc.compiler.importing.draft import NULL, Draft
 from xpc.compiler.importing.keys import load
-from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer, number, plain, text
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer, number, plain, shown, text
 from xpc.compiler.language import extras
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.lower.accelerate import ATTENTION
@@ -187,7 +187,9 @@ def _optimizer(draft: Draft, block: Entry | None) -> None:
 
 
 def _scheduler(draft: Draft, block: Entry | None) -> None:
-    """Import `scheduler`: WarmupLR becomes `constant`, WarmupDecayLR `linear`, and WarmupCosineLR `cosine`."""
+    """Import `scheduler`: WarmupLR becomes `constant`, WarmupDecayLR `linear`, and WarmupCosineLR `cosine`. The trainer
+    uses this schedule, whatever its own argument `lr_scheduler_type` is.
+    """
     if block is None:
         return
     kind = block.mapping.get("type")
@@ -197,6 +199,10 @@ def _scheduler(draft: Draft, block: Entry | None) -> None:
     if kind is not None and name is None:
         draft.error(kind, "the language has no such schedule", "leave the block out and write `lr_scheduler_type`")
     elif kind is not None:
+        old = draft.settings.pop("schedule", None)
+        if old is not None and old.entry is not None and old.text != name:
+            draft.note(old.entry, f"{kind.location} overrules this key")
+            draft.warn(kind, f"DeepSpeed's schedule overrules {shown(old.entry)}")
         draft.put("schedule", name, kind)
         draft.warn(kind, f"DeepSpeed's schedule is written as `{name}`, whose warm-up is linear")
     params = block.mapping.get("params")

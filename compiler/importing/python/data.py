@@ -20,7 +20,7 @@ from xpc.compiler.importing.python.interpreter.values import (
     Row,
     Unknown,
 )
-from xpc.compiler.importing.python.rows import MappedColumns, columns_in, single
+from xpc.compiler.importing.python.rows import MappedColumns, columns_in, row_of, single
 from xpc.compiler.importing.python.token_rows import tokenized, tokens
 from xpc.grammar.record import field, mutable
 
@@ -301,7 +301,7 @@ def _made_columns(
         return MappedColumns()
     if not isinstance(function, Function | Bound):
         return MappedColumns(why="the function is not in the script")
-    row = Row(batched, dict(before))
+    row = row_of(before, batched)
     node = function.node if isinstance(function, Function) else ast.Pass(lineno=0)
     given = [Argument(row, step.location)]
     only = step.argument("input_columns")

@@ -5,7 +5,7 @@ an answer, or as a template.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import islice
 
 from xpc.compiler.importing.python.interpreter.machine import Machine
@@ -78,7 +78,7 @@ def formatted(machine: Machine, function: object, before: dict[str, object]) -> 
     for batch in (False, True):
         node = function.node if isinstance(function, Function) else ast.Pass(lineno=0)
         with machine.over_rows():
-            value = machine.call(function, [Argument(Row(batch, dict(before)), machine.location(node))], {}, node)
+            value = machine.call(function, [Argument(row_of(before, batch), machine.location(node))], {}, node)
         if isinstance(value, dict) and len(value) == 1:
             value = next(iter(value.values()))
         value = single(value, batch or isinstance(value, list))
@@ -86,6 +86,14 @@ def formatted(machine: Machine, function: object, before: dict[str, object]) -> 
             return value
         found = found or value
     return found
+
+
+def row_of(columns: Mapping[str, object], batched: bool) -> Row:
+    """The row that a function gets from `map` or, with `batched`, a batch of one row, which stands for all rows."""
+    if not batched:
+        return Row(False, dict(columns))
+    return Row(True, {key: Column(one.name, True, one.source) if isinstance(one, Column) else [one]
+                      for key, one in columns.items()})  # fmt: skip
 
 
 def single(value: object, batched: bool) -> object:

@@ -84,7 +84,8 @@ def _sft(shape: Shape, field: Argument | None, text: object, masked: bool) -> No
             text.location.entry("formatting_func"), f"the import cannot read how a row becomes a text: {text.why}", ONCE
         )
         return
-    if text is None and field is None and ("messages" in made or "conversations" in made):
+    tokenized = shape.plain and name in made  # without TRL's trainer, the script itself tokenizes the text
+    if text is None and field is None and ("messages" in made or "conversations" in made) and not tokenized:
         key = "messages" if "messages" in made else "conversations"
         _conversation(shape, turns_of(made[key]), key, masked)
     elif text is None and "prompt" in made and "completion" in made and name not in made:
@@ -285,7 +286,8 @@ def _side(value: object, role: str) -> tuple[Prompt, bool] | None:
     """
     if isinstance(value, Object) and value.last == "apply_chat_template":
         turns = turns_of(value)
-        return (turns.user, True) if turns is not None and turns.user is not None and turns.generation else None
+        asked = turns is not None and turns.user is not None and turns.generation and turns.answer is None
+        return (turns.user, True) if asked else None
     if isinstance(value, list):
         turns = turns_of(value)
         if turns is None:

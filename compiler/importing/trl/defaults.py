@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xpc.compiler import registry
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.outcomes import EXTRA, MAPPED, KeyOutcome
 from xpc.compiler.importing.overrides import number
@@ -166,10 +167,14 @@ def _others(draft: Draft, native: Stack, stated: dict[str, Json], why: str) -> N
     """
     here = draft.stack.base_arguments(draft.stack.config(draft.method))
     known = native.fields(native.config(draft.method))
+    facts = registry.find_model(draft.model)
+    dense = facts is not None and not facts.experts
     for name in sorted(extras.legal_names(draft.stack, "trl", draft.method) & set(stated)):
         value = stated[name]
         plain = isinstance(value, bool | int | float | str) and not (name in known and known[name].machine)
         if name in REPORTING or not plain or value == here.get(name) or name in draft.extra.get("trl", {}):
+            continue
+        if dense and versions.NEEDS.get(name) == "experts":
             continue
         if extras.wrong_value(draft.stack, "trl", name, value, draft.method) is None:
             draft.extra.setdefault("trl", {})[name] = typed(value)

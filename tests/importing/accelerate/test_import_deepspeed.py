@@ -92,3 +92,11 @@ def test_deepspeeds_adamw_replaces_another_adamw(tmp_path):
         found = imported(f"{HEAD}optim: {optim}\ndeepspeed: ds.json\n", *HARDWARE, root=str(tmp_path))
         assert found.draft.wrong is wrong
         assert wrong or "\noptimizer adamw\n" in found.text
+
+
+def test_schedule_of_the_file_overrules_the_schedule_of_the_trainer(tmp_path):
+    (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 2}, "scheduler": {"type": "WarmupDecayLR"}}')
+    draft, text = convert(HEAD + "lr_scheduler_type: cosine\ndeepspeed: ds.json\n", folder=str(tmp_path))
+    assert "schedule linear" in text
+    assert not draft.wrong
+    assert any("DeepSpeed's schedule overrules" in one.text for one in draft.messages)

@@ -40,6 +40,9 @@ def files(published: str, tool: str, version: str = "") -> Iterator[tuple[str, d
     """
     import yaml
 
+    if not os.path.isdir(os.path.join(published, tool)):
+        # without the files, the records would lose their answers
+        raise SystemExit(f"{published} has no folder {tool}: XPC_PUBLISHED names the folder of the published files")
     for path in sorted(glob.glob(os.path.join(published, tool, "**", "*.y*ml"), recursive=True)):
         with open(path, encoding="utf-8") as handle:
             yield os.path.relpath(path, published), yaml.safe_load(handle)

@@ -162,6 +162,18 @@ GRPOTrainer(model="Qwen/Qwen2.5-0.5B", reward_funcs=right, args=GRPOConfig("out"
     assert warned(found, "reward functions get completions as texts")
 
 
+def test_prompt_that_begins_the_answer_is_an_error() -> None:
+    found = imported(HEAD + """
+def right(completions, **kwargs):
+    return [1.0 for _ in completions]
+data = data.map(lambda x: {"prompt": tokenizer.apply_chat_template([{"role": "user", "content": x["q"]},
+    {"role": "assistant", "content": "Let me think.\\n<think>"}], tokenize=False, add_generation_prompt=True)})
+GRPOTrainer(model="Qwen/Qwen2.5-0.5B", reward_funcs=right, args=GRPOConfig("out"), train_dataset=data).train()
+""", "--rewards", "r.py", name="train.py")  # fmt: skip
+    assert any("the column `prompt`" in one for one in found.messages)
+    assert found.draft.wrong
+
+
 def test_default_of_trackers_is_in_the_report() -> None:
     lines = as_text(script("").draft, every=True)
     assert "default: track = none (not set: transformers 4 reports to every tracker that is installed" in lines

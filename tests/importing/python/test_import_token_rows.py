@@ -215,3 +215,33 @@ Trainer(model=AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-3B", dtype="bfl
     assert found.draft.wrong != reads, found.messages
     assert ("columns = [question, answer]" in found.text) == reads
     assert not reads or "completion_only = false" not in found.text
+
+
+RENDERED = """
+tokenizer = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-0.5B")
+rows = load_dataset("org/rows", split="train")
+rows = rows.map(lambda x: {{"messages": [{{"role": "user", "content": x["q"]}},
+                                         {{"role": "assistant", "content": x["a"]}}]}})
+
+def process(batch):
+    texts = [{} for one in batch["messages"]]
+    out = tokenizer(texts, truncation=True, max_length=512)
+    out["labels"] = out["input_ids"].copy()
+    return out
+
+Trainer(model=AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B"), args=TrainingArguments(output_dir="out"),
+        train_dataset=rows.map(process, batched=True)).train()
+"""
+
+
+def test_batch_of_conversations_that_the_script_made_is_read_row_by_row() -> None:
+    found = script(RENDERED.format("tokenizer.apply_chat_template(one, tokenize=False)"))
+    assert not found.draft.wrong, found.messages
+    assert "columns = [q, a]" in found.text
+    assert any("the spec has each of these tokens once" in one for one in found.messages)
+
+
+def test_text_that_is_not_the_conversation_of_the_row_is_an_error() -> None:
+    found = script(RENDERED.format("one[0]['content'].upper()"))
+    assert any("the column `text`" in one for one in found.messages)
+    assert found.draft.wrong

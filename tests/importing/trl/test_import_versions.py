@@ -109,3 +109,9 @@ def test_argument_that_is_a_setting_of_other_methods_only(method: str, trl: str,
     found = imported(HEAD + "max_completion_length: 200\n", *HARDWARE, "--method", method, "--trl", trl)
     assert found.draft.wrong is not kept, found.messages
     assert not kept or found.arguments["max_completion_length"] == 200
+
+
+def test_loss_of_routers_is_no_default_of_a_dense_model() -> None:
+    dense, experts = HEAD + "bf16: true\n", HEAD.replace("Qwen/Qwen2.5-3B", "Qwen/Qwen3-30B-A3B") + "bf16: true\n"
+    assert "router_aux_loss_coef" not in imported(dense, "--trl", "1.8", *HARDWARE).text
+    assert "router_aux_loss_coef = 0.001" in imported(experts, "--trl", "1.8", *HARDWARE).text
