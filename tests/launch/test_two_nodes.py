@@ -181,7 +181,7 @@ def test_a_node_that_dies_ends_the_other(
     node 0 ends only because a collective operation times out.
     """
     pair.name(True)
-    text = ("launch local(nccl_timeout=15s)",) if dies is Nodes.unplug else ()
+    text = ("launch local(nccl_timeout=60s)",) if dies is Nodes.unplug else ()
     cwd, bundle = str(tmp_path), two(location, f"long-{dies.__name__}", *text, length="5000 steps")
     started = [begin(pair, bundle, node, cwd) for node in (0, 1)]
     until = time.monotonic() + PATIENCE

@@ -183,7 +183,7 @@ task = Task.init("colours", "answers", auto_connect_frameworks=False)
 for step in range(3):
     task.get_logger().report_scalar("train", "loss", 1.0, step)
 runs.on_save(None, first, None)
-events, end = [], time.monotonic() + 4  # a thread of ClearML writes them
+events, end = [], time.monotonic() + 600  # a thread of ClearML writes them
 while len(events) < 3 and time.monotonic() < end:
     time.sleep(0.1)
     (path,) = glob.glob(os.path.join(cache, "offline", "*", "metrics.jsonl")) or [os.devnull]
