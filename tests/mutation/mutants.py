@@ -6,11 +6,11 @@
 
 First every test of the fast tier runs once under coverage, which records which tests reach which line (OUT/map.sqlite;
 --map records it again). Then the program draws the same number of lines from each group of modules (such as rules or
-lowering), and for each line one of the mutations in operators.py. A mutant is tested in a copy of the repository: the
-tests that reach its line run until one fails. Each result is a line of OUT/results.jsonl, so an interrupted run can
-continue. With --slow, the lines are those of the runtime that only a training run reaches, and the tests are the slow
-ones in TRAINED. Use --again after writing new tests. With this option, the mutants that survived are tested once more,
-with the tests that LATER lists for their files, and then with the complete fast tier.
+lowering), and for each line one of the mutations in operators.py. A mutant is tested in a copy of the repository until
+a test fails: first by the fast tests that reach its line, then by the slow tests of its room (slow_tests.py), for at
+most `MINUTES`. Each result is a line of OUT/results.jsonl, so an interrupted run can continue. With --slow, the lines
+are those of the runtime that only a training run reaches. Use --again after writing new tests: with this option, the
+mutants that survived are tested once more, by all tests of their rooms and then by the complete fast tier.
 
 mutmut 3 and cosmic-ray cannot be used. mutmut switches a mutant on inside one process, so a test that starts `python -m
 xpc.compiler` or a bundle as a new process runs the unchanged code. cosmic-ray runs one command for all mutants, and
@@ -25,18 +25,21 @@ import os
 import random
 import resource
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from fnmatch import fnmatch
 from functools import cache
 from threading import local
 
 from coverage.numbits import num_in_numbits, numbits_to_nums
 from operators import Finder, Mutation, works
+from slow_tests import slow_tests
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 REPOSITORY = os.path.dirname(os.path.dirname(HERE))
@@ -54,43 +57,23 @@ GROUPS = {
 """Maps each group to patterns for its files. `*` also matches slashes. A file belongs to the first group of which a
 pattern matches it.
 """
-TRAINED = (
-    "tests/runtime",
-    "tests/faults/test_kills.py",
-    "tests/faults/test_damage.py",
-    "tests/proof/training/test_train.py",
-)
-"""Slow tests that run a bundle's trainer."""
-LATER = {
-    "compiler/plan/*": ("tests/plan",),
-    "compiler/engines/*": ("tests/engines", "tests/launch/test_submissions.py"),
-    "compiler/rules/*": ("tests/rules", "tests/lower"),
-    "compiler/*": (
-        "tests/language",
-        "tests/resolve",
-        "tests/lower",
-        "tests/pipeline",
-        "tests/data",
-        "tests/rules/core",
-        "tests/suggest",
-        "tests/files",
-        "tests/review",
-    ),
-    "runtime/core/checkpoint_integrity.py": ("tests/faults/test_checkpoint_files.py", "tests/faults/test_damage.py"),
-    "runtime/*": ("tests/runtime", "tests/security", "tests/proof/training/test_train.py"),
-}
-"""Maps patterns for paths to the tests that `--again` runs for a matching file. The first pattern that matches counts.
-"""
 AT_ONCE = 150
 """At first, this many tests run against a mutant, because a few tests kill most mutants."""
 SECONDS = 600
 """The limit of CPU seconds for the tests of one mutant. It ends a mutant that loops forever."""
+MINUTES = 4
+"""The limit of minutes for the slow tests of one mutant."""
 PACKAGES = ("grammar", "compiler", "runtime")
 
 
 def fast(*words: str) -> list[str]:
     """A pytest command that runs tests of the fast tier; these load neither torch nor TRL."""
     return [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", *words]
+
+
+def slow_command(*names: str) -> list[str]:
+    """A pytest command that runs the slow tests of these files and folders."""
+    return [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "slow", *names]
 
 
 def made_map(out: str) -> str:
@@ -212,6 +195,9 @@ class Copies:
             os.makedirs(os.path.join(self.mine.folder, ".mutant", "xpc"))
             for name in (*PACKAGES, "specs"):  # `xpc new --from` copies a recipe of specs/
                 os.symlink(os.path.join("..", "..", name), os.path.join(self.mine.folder, ".mutant", "xpc", name))
+            for name in os.listdir(REPOSITORY):
+                if name.startswith(".venv-"):  # the environments of the other stacks, in which slow tests run bundles
+                    os.symlink(os.path.realpath(os.path.join(REPOSITORY, name)), os.path.join(self.mine.folder, name))
         return str(self.mine.folder)
 
     def touch(self, path: str) -> None:
@@ -226,8 +212,8 @@ class Copies:
         shutil.rmtree(self.root, ignore_errors=True)
 
 
-def noticed(folder: str, words: list[str]) -> str | None:
-    """Run a test command. Return the name of the first test that fails, or None if all tests pass."""
+def noticed(folder: str, words: list[str], minutes: float | None = None) -> str | None:
+    """Run a test command. Return the first test that fails, or None if no test has failed within this time."""
 
     def limited() -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
@@ -236,34 +222,26 @@ def noticed(folder: str, words: list[str]) -> str | None:
     # Python may keep the bytecode of the copy's modules: compiling them anew would take longer than most tests
     environ.pop("PYTHONDONTWRITEBYTECODE", None)
     with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
-        status = subprocess.run(
-            words,
-            cwd=folder,
-            env=environ,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            check=False,
-            preexec_fn=limited,
-        ).returncode
+        process = subprocess.Popen(
+            words, cwd=folder, env=environ, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+            preexec_fn=limited, start_new_session=True,
+        )  # fmt: skip
+        try:
+            status = process.wait(None if minutes is None else 60 * minutes)
+        except subprocess.TimeoutExpired:
+            status = 0
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
         output.seek(0)
         lines = output.read().splitlines()
-    if status == 0:
+    if status == 0 or (status == 5 and minutes is not None):  # a room may have no slow tests
         return None
     if status == 5:
         raise RuntimeError("no test ran: make the map anew with --map\n" + "\n".join(lines[-5:]))
     failed = [line for line in lines if line.startswith(("FAILED ", "ERROR "))]
     return failed[0] if failed else f"status {status}: {lines[-1] if lines else ''}"
-
-
-def again(one: Mutation) -> Iterator[list[str]]:
-    """The test commands for a mutant that survived an earlier run: first the tests that `LATER` lists for the mutant's
-    file (fast tests, then slow tests), then the complete fast tier.
-    """
-    location = next(names for like, names in LATER.items() if fnmatch(one.file, like))
-    yield fast("-x", *location)
-    yield [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "slow", *location]
-    yield fast("-x", "-p", "no:pytest-lsp")
 
 
 def survivors(before: dict[tuple[object, ...], dict[str, object]]) -> list[Mutation]:
@@ -287,17 +265,15 @@ def survivors(before: dict[tuple[object, ...], dict[str, object]]) -> list[Mutat
     return out
 
 
-def rounds(one: Mutation, known: Map | None, slow: bool, seed: int) -> Iterator[list[str]]:
-    """The test commands for a mutant: first a few of the tests that reach its line, then the others. `known` is None
-    for a mutant that survived an earlier run.
+def rounds(one: Mutation, known: Map | None, seed: int) -> Iterator[list[str]]:
+    """The commands of fast tests for a mutant: first a few of the tests that reach its line, then the others. `known`
+    is None for a mutant that survived an earlier run.
     """
     if known is None:
-        yield from again(one)
+        yield fast("-x", *slow_tests(one.file))
+        yield fast("-x", "-p", "no:pytest-lsp")
         return
-    if slow:
-        yield [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "slow", *TRAINED]
-        return
-    tests = known.tests(one.file, one.line)
+    tests = known.tests(one.file, one.line) if known.reached(one.file, one.line) else []
     random.Random(f"{seed} {one.file} {one.line}").shuffle(tests)
     tests.sort(key=lambda name: "test_cli" in name or "hostile" in name)  # tests that start processes run last
     for part in (tests[:AT_ONCE], tests[AT_ONCE:]):
@@ -305,27 +281,34 @@ def rounds(one: Mutation, known: Map | None, slow: bool, seed: int) -> Iterator[
             yield fast("-x", *part)
 
 
-def examined(one: Mutation, known: Map | None, copies: Copies, slow: bool, seed: int) -> dict[str, object]:
+def examined(one: Mutation, known: Map | None, copies: Copies, seed: int) -> dict[str, object]:
     """Test one mutant; returns its line for results.jsonl."""
     folder = copies.folder()
     path = os.path.join(folder, one.file)
     with open(os.path.join(REPOSITORY, one.file), "rb") as handle:
         source = handle.read()
-    by: str | None = None
     try:
         with open(path, "wb") as out:
             out.write(one.applied(source))
         copies.touch(path)
-        for words in rounds(one, known, slow, seed):
-            by = noticed(folder, words)
-            if by is not None:
-                break
+        by = next(filter(None, (noticed(folder, words) for words in rounds(one, known, seed))), None)
+        by_slow = None if by else noticed(folder, slow_command(*slow_tests(one.file)), MINUTES)
     finally:
         with open(path, "wb") as out:
             out.write(source)
         copies.touch(path)
+    if by_slow and not fails_anyway(folder, by_slow):
+        by = by_slow
     return {"file": one.file, "line": one.line, "kind": one.kind, "old": source[one.start : one.end].decode(),
             "new": one.new, "text": source.splitlines()[one.line - 1].decode().strip(), "noticed": by}  # fmt: skip
+
+
+def fails_anyway(folder: str, failed: str) -> bool:
+    """Whether a slow test fails without the mutation, too, for example because a program is not installed. `failed` is
+    its line in the output of pytest.
+    """
+    kind, _, test = failed.partition(" - ")[0].partition(" ")
+    return kind in ("FAILED", "ERROR") and noticed(folder, slow_command(test), MINUTES) is not None
 
 
 def named(one: dict[str, object]) -> tuple[object, ...]:
@@ -371,7 +354,7 @@ def main() -> int:
                 source[mutation.start : mutation.end].decode(), mutation.new)  # fmt: skip
         if name in before and known is not None:
             return before[name]
-        result = examined(mutation, known, copies, options.slow, options.seed)
+        result = examined(mutation, known, copies, options.seed)
         with open(results, "a", encoding="utf-8") as out:
             out.write(json.dumps(result) + "\n")
         if result["noticed"] is None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import mutants
 import pytest
+from slow_tests import FURTHER, mirrored_folder, slow_tests
 
 SOURCE = """
 def larger(a, b):
@@ -76,3 +77,26 @@ def test_a_line_that_no_test_checks_survives(tmp_path: Path) -> None:
     assert {line for line, by in noticed.items() if by is None} == {7}
     assert "test_numbers.py" in noticed[3]
     assert f"of {len(results)} noticed" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("file", "imports", "folder"),
+    [
+        ("compiler/review/pull_request/causes.py", None, "tests/review"),
+        ("compiler/rules/strategy/sharding.py", None, "tests/rules/strategy"),
+        ("compiler/cli.py", "tests/cli/test_cli.py", "tests/cli"),
+        ("runtime/features/rows/shares.py", "tests/runtime/rows/test_runtime_shares.py", "tests/runtime/rows"),
+        ("runtime/core/progress.py", "tests/runtime/test_progress.py", "tests/runtime"),
+        ("grammar/format.py", "tests/grammar/test_grammar_format.py", "tests/grammar"),
+    ],
+)
+def test_slow_tests_are_the_importers_and_the_tests_of_the_room(file: str, imports: str | None, folder: str) -> None:
+    assert mirrored_folder(file) == [folder]
+    found = slow_tests(file)
+    assert imports is None or imports in found[: found.index(folder)], found
+
+
+def test_each_source_file_has_slow_tests_and_each_listed_file_exists() -> None:
+    assert not [name for names in mutants.files().values() for name in names if not slow_tests(name)]
+    for names in FURTHER.values():
+        assert [one for one in names if Path(mutants.REPOSITORY, one).exists()] == [*names]
