@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from compile_support import put, xpc
 from git_commands import branch_off, git
+from test_known_edits import lock
 
 from xpc.compiler.review.pull_request import Entry, comment, entries
 
@@ -26,6 +27,10 @@ batch gbs=16 micro=4 seq=512
 """
 MIDDLE = 'xpc 1\n\nextends "../base/house.xp"\n\ntrain qwen2.5-0.5b-instruct on alpaca for 1 epochs with seed 8\n'
 LEAF = 'xpc 1\n\nextends "../middle/trained.xp"\n\nsave "out/NAME"\n'
+TEMPLATE = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n"
+    "{% generation %}{{ m.content }}{% endgeneration %}<|im_end|>\n{% endfor %}"
+)
 FSDP = "  # xpc: allow XP410 the cluster has only this"
 
 
@@ -102,6 +107,32 @@ def test_a_sweep_whose_members_change_is_not_in_the_group(repository: Path) -> N
     assert found["specs/lr.xp"].cause == ()
     assert summaries(lines)[0] == "base/house.xp:6 optimizer.weight_decay 0 -> 0.1: 3 specs"
     assert summaries(lines)[1].startswith("specs/lr.xp: swept: optimizer.lr (2), ")
+
+
+def test_a_change_that_a_line_does_not_explain_has_no_cause(repository: Path) -> None:
+    """The base's line changes all specs. The same commit also changes a template and the torch of a lock, which no line
+    states. The comment in another lock, and a template that stays the same, change no run.
+    """
+    names = ("edited", "kept", "torch", "comment")
+    put(repository, {
+        **{f"specs/{name}.xp": LEAF.replace("NAME", name) for name in names[2:]},
+        **{f"specs/{name}.xp.lock": lock() for name in names[2:]},
+        **{f"specs/{name}.jinja": TEMPLATE for name in names[:2]},
+        **{f"specs/{name}.xp": LEAF.replace("NAME", name) + f'model {{ chat_template = file("{name}.jinja") }}\n'
+           for name in names[:2]},
+    })  # fmt: skip
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "templates and locks")
+    git(repository, "branch", "-f", "main")
+    found, _ = changed(repository, {
+        "base/house.xp": HOUSE.replace("weight_decay = 0", "weight_decay = 0.1"),
+        "specs/edited.jinja": TEMPLATE + "\n", "specs/torch.xp.lock": lock("2.12.0"),
+        "specs/comment.xp.lock": "# resolved today\n" + lock(),
+    })  # fmt: skip
+    line = ("base/house.xp:6 optimizer.weight_decay 0 -> 0.1",)
+    assert {name: found[f"specs/{name}.xp"].cause for name in names} == {
+        "edited": (), "kept": line, "torch": (), "comment": line,
+    }  # fmt: skip
 
 
 def test_each_sweep_of_a_group_shows_its_totals(repository: Path) -> None:
