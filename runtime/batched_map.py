@@ -25,6 +25,7 @@ FEWEST = 1000
 """Each forked process gets at least this many rows: 2,500 rows are mapped by at most two processes."""
 if TYPE_CHECKING:
     from .batched_calls import NotBatched, Recorder
+    from .core.feature import Rows, Tokenizer
 else:
     _calls = run_path(os.path.join(os.path.dirname(os.path.abspath(__file__)), "batched_calls.py"))
     NotBatched, Recorder = _calls["NotBatched"], _calls["Recorder"]
@@ -220,7 +221,12 @@ def _of_tables(
 
 
 def mapped(
-    real: Callable[..., Any], rows: Any, path: str, tokenizer: Any, note: Callable[[str], None], **options: Any
+    real: Callable[..., Any],
+    rows: "Rows",
+    path: str,
+    tokenizer: "Tokenizer",
+    note: Callable[[str], None],
+    **options: Any,
 ) -> Any:
     """Do the work of ``Dataset.map`` with these options. Write the result to files whose names begin with ``path``. If
     a function is called row by row, ``note`` gets the reason.
@@ -246,7 +252,9 @@ def _reason(error: Exception) -> str:
     return text if isinstance(error, NotBatched) else f"{type(error).__name__}: {text}"
 
 
-def _in_forks(real: Callable[..., Any], rows: Any, path: str, tokenizer: Any, options: dict[str, Any]) -> Any:
+def _in_forks(
+    real: Callable[..., Any], rows: "Rows", path: str, tokenizer: "Tokenizer", options: dict[str, Any]
+) -> Any:
     """Map contiguous parts of the rows in forks, and join the forks' files. Raises NotBatched if a fork fails."""
     import datasets
 
@@ -278,7 +286,9 @@ def _in_forks(real: Callable[..., Any], rows: Any, path: str, tokenizer: Any, op
     return parts[0] if cores == 1 else datasets.concatenate_datasets(parts)
 
 
-def _part(real: Callable[..., Any], rows: Any, first: int, name: str, tokenizer: Any, options: dict[str, Any]) -> Any:
+def _part(
+    real: Callable[..., Any], rows: "Rows", first: int, name: str, tokenizer: "Tokenizer", options: dict[str, Any]
+) -> Any:
     """Map these rows and write them to the file ``name``. ``first`` is the number of the first row."""
     arguments, removed = options.get("fn_kwargs") or {}, options.get("remove_columns") or ()
     removed = [removed] if isinstance(removed, str) else list(removed)

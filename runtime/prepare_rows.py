@@ -26,7 +26,7 @@ if not __package__:
     sys.pycache_prefix = _kept
 
 if TYPE_CHECKING:
-    from .core.feature import Bundle, Feature, Model, Tokenizer
+    from .core.feature import Bundle, Feature, Model, Rows, Tokenizer
     from .core.token_counts import TokenCounts
 
 INDEX = "prepared.json"
@@ -278,7 +278,7 @@ def _writing(folder: str, calls: list[dict[str, Any]], tokenizer: "Tokenizer") -
 
     batched = run_path(os.path.join(os.path.dirname(os.path.abspath(__file__)), "batched_map.py"))["mapped"]
 
-    def mapped(real: Mapped, rows: Any, function: Any = None, **options: Any) -> Any:
+    def mapped(real: Mapped, rows: "Rows", function: Any = None, **options: Any) -> Any:
         if options.get("desc"):
             say(f"{options['desc']}: {len(rows):,} rows")
         path = os.path.join(folder, f"{len(calls):03d}")
@@ -332,7 +332,7 @@ def _reading(folder: str, calls: list[dict[str, Any]]) -> Mapped:
     """A replacement of ``Dataset.map``. It returns the result that the same call had in the preparation."""
     left = iter(calls)
 
-    def mapped(real: Mapped, rows: Any, function: Any = None, **options: Any) -> Any:
+    def mapped(real: Mapped, rows: "Rows", function: Any = None, **options: Any) -> Any:
         found = next(left, None)
         if found is not None and (found["rows"], found["columns"]) != (len(rows), list(rows.column_names)):
             from .core.errors import RunError
@@ -349,7 +349,7 @@ def _outermost(mapped: Mapped) -> Mapped:
     """Make ``mapped`` replace only outer calls of ``Dataset.map``, not calls inside another call."""
     within = False
 
-    def called(real: Mapped, rows: Any, function: Any = None, **options: Any) -> Any:
+    def called(real: Mapped, rows: "Rows", function: Any = None, **options: Any) -> Any:
         nonlocal within
         if within:
             return real(rows, function, **options)

@@ -29,7 +29,7 @@ if not __package__:
 from .core import arguments, data_sources, progress
 from .core import bundle as bundles
 from .core.errors import RunError, findings, first_line, say, stop
-from .core.feature import Bundle, Source
+from .core.feature import Bundle, Rows, Source
 from .core.metrics_file import replace
 from .enabled import FEATURES
 
@@ -111,13 +111,14 @@ def _name(source: Source, split: str) -> str:
     return f"{source['id']}{config}[{split}{part}]@{source['revision'] or 'main'}"
 
 
-def rows(source: Source, split: str, streaming: bool) -> Any:
+def rows(source: Source, split: str, streaming: bool) -> Rows:
     """The rows of a hub source in $XPC_STAGED. A run with this variable calls this function. Raises RunError."""
     from datasets import load_dataset
 
     place = os.environ["XPC_STAGED"]
     files = [os.path.join(place, one) for one in _index(place)[_name(source, split)]["files"]]
-    return load_dataset("parquet", data_files=files, split="train", streaming=streaming)
+    found: Rows = load_dataset("parquet", data_files=files, split="train", streaming=streaming)
+    return found
 
 
 def _index(place: str) -> dict[str, Any]:

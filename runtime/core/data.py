@@ -6,14 +6,14 @@ from typing import Any
 
 from . import data_sources, row_comparison
 from .errors import RunError, rank, say
-from .feature import Bundle, Source
+from .feature import Bundle, Rows, RowSets, Source, Tokenizer
 from .rows import name
 
 SYSTEM = "system"
 """A column of ShareGPT rows that contains the row's system prompt."""
 
 
-def build(bundle: Bundle, tokenizer: Any = None) -> tuple[Any, Any]:
+def build(bundle: Bundle, tokenizer: Any = None) -> RowSets:
     """Return a pair: the training set and the evaluation set. The latter is None, a set, or a dict of sets by name.
 
     The tokenizer renders the chat template and counts the tokens of prompts. Call this on the main process first; the
@@ -21,7 +21,7 @@ def build(bundle: Bundle, tokenizer: Any = None) -> tuple[Any, Any]:
     """
     rows_of = partial(mapped, bundle, tokenizer)
     parts = [rows_of(source) for source in bundle.data["sources"]]
-    sets = parts[0], None
+    sets: RowSets = parts[0], None
     for feature in bundle.features:
         sets = feature.rows_mapped(bundle, sets, parts, rows_of, tokenizer)
     if len(sets[0]) == 0:
@@ -29,7 +29,7 @@ def build(bundle: Bundle, tokenizer: Any = None) -> tuple[Any, Any]:
     return sets
 
 
-def mapped(bundle: Bundle, tokenizer: Any, source: Source, split: str | None = None) -> Any:
+def mapped(bundle: Bundle, tokenizer: Tokenizer | None, source: Source, split: str | None = None) -> Rows:
     """The rows of a source in trl's form. Raises RunError if the chat template drops a turn."""
     stored, row_format = data_sources.load(bundle, source, split), bundle.row_format()
     data_sources.check_columns(row_format, source, list(stored.column_names))
@@ -37,7 +37,7 @@ def mapped(bundle: Bundle, tokenizer: Any, source: Source, split: str | None = N
     dropped = row_format.dropped(source, stored.column_names, bundle.method)
     types = [feature.row_types(bundle, source, stored, dropped, make) for feature in bundle.features]
     try:
-        part = stored.map(
+        part: Rows = stored.map(
             make,
             with_indices=True,
             remove_columns=dropped,

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Any
 
 from .errors import RunError, first_line
-from .feature import Bundle, Feature, Source
+from .feature import Bundle, Feature, Rows, Source
 from .rows import KEPT, RowFormat, name
 
 
@@ -21,7 +21,7 @@ def load(bundle: Bundle, source: Source, split: str | None = None, first: int | 
         raise RunError(unreadable(bundle, source, split, error)) from error
 
 
-def reader(bundle: Bundle, source: Source, features: Iterable[Feature]) -> Callable[..., Any]:
+def reader(bundle: Bundle, source: Source, features: Iterable[Feature]) -> Callable[..., Rows]:
     """The function that reads a source. It comes from a feature, such as the one for local files, or reads the hub."""
     found = (one.source_reader(bundle, source) for one in features)
     return next((one for one in found if one is not None), _of_hub)
@@ -31,7 +31,7 @@ def _of_hub(bundle: Bundle, source: Source, split: str, streaming: bool) -> Any:
     from datasets import load_dataset
 
     if os.environ.get("XPC_STAGED"):  # stage.py has put the rows into this folder, for machines without a network
-        return bundle.program("stage.py").rows(source, split, streaming)
+        return bundle.staged_rows(source, split, streaming)
     split += f"[:{source['slice']}]" if source["slice"] and not streaming else ""
     return load_dataset(source["id"], source["config"], split=split, revision=source["revision"], streaming=streaming)
 

@@ -11,6 +11,7 @@ from typing import Any
 from ..library_internals.transformers_trainer import TrainerHooks, last_logged, metrics_since, resume_log
 from . import checkpoint_integrity, measurements, progress, signals
 from .errors import RunError, first_line, rank
+from .feature import Control, Model, State
 
 WRITERS = ("inline_container", "PytorchStreamWriter", "file write failed", "iostream error", "No space left",
            "I/O error", "Parent directory")  # fmt: skip
@@ -31,9 +32,9 @@ class FaultTolerant(TrainerHooks):
     windows: Sequence[float] = ()
     worst: Any = None
     data_facts: dict[str, int] | None = None
-    model: Any
-    state: Any
-    control: Any
+    model: Model
+    state: State
+    control: Control
     accelerator: Any
 
     # Methods about losses: the losses of a step, and losses that are not logged yet

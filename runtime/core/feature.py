@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from runpy import run_path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from .errors import RunError
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .library_types import Arguments as Arguments
     from .library_types import Control as Control
     from .library_types import Model as Model
+    from .library_types import ModelClass as ModelClass
     from .library_types import Rows as Rows
     from .library_types import State as State
     from .library_types import Tokenizer as Tokenizer
@@ -27,7 +28,10 @@ if TYPE_CHECKING:
     from .payload import Payload
     from .payload_data import Source as Source
 else:
-    Arguments = Control = Model = Rows = Source = State = Tokenizer = Trainer = object
+    Arguments = Control = Model = ModelClass = Rows = Source = State = Tokenizer = Trainer = object
+
+RowSets = tuple[Rows, Rows | dict[str, Rows] | None]
+"""The training set, and the evaluation set: None, a set, or a dict of sets by name."""
 
 
 class Feature:
@@ -86,8 +90,7 @@ class Feature:
         return []
 
     def check_columns(self, bundle: "Bundle", columns: list[str]) -> list[str]:
-        """In the preflight, once per source: return findings about the columns that the trainer will get from this
-        source."""
+        """In the preflight, once per source: return findings about the columns that the trainer gets from it."""
         return []
 
     def check_first_row(self, bundle: "Bundle", source: str, row: Mapping[str, Any], tokenizer: Tokenizer) -> list[str]:
@@ -95,8 +98,7 @@ class Feature:
         return []
 
     def first_rows_note(self, bundle: "Bundle", rows: list[dict[str, Any]], tokenizer: Tokenizer) -> str:
-        """Return a note for the end of the preflight's line about a source's first rows, such as "; their images add 64
-        tokens". Called once per source."""
+        """A note for the end of the preflight's line about a source's first rows: "; their images add 64 tokens"."""
         return ""
 
     def preflight_failed(self, bundle: "Bundle", error: RunError) -> None:
@@ -132,8 +134,7 @@ class Feature:
         return None
 
     def no_checkpoint_found(self, bundle: "Bundle", folder: str) -> None:
-        """Called if the output folder has no checkpoint to resume from. Raises RunError if a start from the beginning
-        would overwrite something."""
+        """Called if there is no checkpoint to resume from. Raises RunError if a new start would overwrite something."""
 
     def output_folder_locked(self, bundle: "Bundle") -> None:
         """Called on process 0, once this run has locked its output folder. Raises RunError."""
@@ -146,7 +147,7 @@ class Feature:
     def tokenizer_loaded(self, bundle: "Bundle", tokenizer: Tokenizer) -> None:
         """After the tokenizer is loaded: change it as the bundle states. Raises RunError."""
 
-    def source_reader(self, bundle: "Bundle", source: Source) -> Callable[..., Any] | None:
+    def source_reader(self, bundle: "Bundle", source: Source) -> Callable[..., Rows] | None:
         """The function that reads the stored rows of a source, or None for a source of the hub.
 
         The function gets the bundle, the source, a split name, and whether rows are streamed. It raises RunError.
@@ -168,19 +169,19 @@ class Feature:
     def row_types(
         self, bundle: "Bundle", source: Source, stored: Rows, dropped: Sequence[str],
         make: Callable[[Any, int], dict[str, Any]],
-    ) -> Any:  # fmt: skip
+    ) -> dict[str, Any] | None:  # fmt: skip
         """Return the types of the columns of the rows that ``make`` returns; None if they should be inferred from the
         values. ``stored`` are the rows before this conversion, still with the columns ``dropped``.
         """
         return None
 
-    def source_mapped(self, bundle: "Bundle", source: Source, rows: Rows) -> Any:
+    def source_mapped(self, bundle: "Bundle", source: Source, rows: Rows) -> Rows:
         """After the rows of a source are converted: return these rows, or replace them by other rows."""
         return rows
 
     def rows_mapped(
-        self, bundle: "Bundle", sets: tuple[Any, Any], parts: list[Rows], load: Callable[..., Any], tokenizer: Tokenizer
-    ) -> tuple[Any, Any]:
+        self, bundle: "Bundle", sets: RowSets, parts: list[Rows], load: Callable[..., Rows], tokenizer: Tokenizer
+    ) -> RowSets:
         """After all sources are converted: return the training set and the evaluation set.
 
         ``sets`` is the pair that the previous feature returned; ``parts`` are the converted rows of each source;
@@ -209,7 +210,7 @@ class Feature:
     def model_options(self, bundle: "Bundle", options: dict[str, Any]) -> None:
         """Before the model is loaded: add keyword arguments of ``from_pretrained`` to ``options``."""
 
-    def model_class(self, bundle: "Bundle", kind: Any) -> Any:
+    def model_class(self, bundle: "Bundle", kind: ModelClass) -> ModelClass:
         """The transformers class that loads the model: ``kind``, or another class if this feature needs it."""
         return kind
 
@@ -218,15 +219,14 @@ class Feature:
 
     # Hooks around the trainer's constructor
 
-    def trainer_options(self, bundle: "Bundle", model: Model, load: Callable[[], Any], options: dict[str, Any]) -> None:
-        """Before the trainer is made: add arguments for its constructor to ``options``. ``load`` loads the model again.
-
-        Raises RunError.
-        """
+    def trainer_options(
+        self, bundle: "Bundle", model: Model, load: Callable[[], Model], options: dict[str, Any]
+    ) -> None:
+        """Add arguments of the trainer's class to ``options``. ``load`` loads the model again. Raises RunError."""
 
     def making_trainer(
-        self, bundle: "Bundle", model: Model, module: Any, load: Callable[[], Any]
-    ) -> AbstractContextManager[Any]:
+        self, bundle: "Bundle", model: Model, module: ModuleType, load: Callable[[], Model]
+    ) -> AbstractContextManager[object]:
         """A context manager inside which the trainer is constructed; ``module`` is trl's module of the trainer."""
         return nullcontext()
 
@@ -351,6 +351,11 @@ class Bundle:
         """Every source of the run, for training and evaluation."""
         sets = (self.data.get("evaluation") or {"sets": []})["sets"]
         return [*self.data["sources"], *(source for one in sets for source in one["sources"])]
+
+    def staged_rows(self, source: Source, split: str, streaming: bool) -> Rows:
+        """The rows of a hub source in $XPC_STAGED, read by the program stage.py. Raises RunError."""
+        rows: Rows = self.program("stage.py").rows(source, split, streaming)
+        return rows
 
     def program(self, name: str) -> Any:
         """The namespace of a program next to trainer/, such as result.py: `program("result.py").draw`.

@@ -1,20 +1,19 @@
 """Load the model and its tokenizer exactly as the bundle states, and save them."""
 
 import os
-from typing import Any
 
 from . import made
 from .checkpoint_integrity import set_default_mode
 from .errors import RunError, first_line
-from .feature import Bundle, Model, Tokenizer, Trainer
+from .feature import Bundle, Model, ModelClass, Tokenizer, Trainer
 
 
-def load_tokenizer(bundle: Bundle) -> Any:
+def load_tokenizer(bundle: Bundle) -> Tokenizer:
     """The tokenizer with the bundle's template, end and padding tokens. Raises RunError for an unknown token."""
     from transformers import AutoTokenizer
 
     try:
-        tokenizer = AutoTokenizer.from_pretrained(bundle.model_path, **bundle.loading())
+        tokenizer: Tokenizer = AutoTokenizer.from_pretrained(bundle.model_path, **bundle.loading())
     except (OSError, ValueError) as error:
         raise RunError(f"cannot load the tokenizer of {bundle.model_path}: {first_line(error)}") from error
     for feature in bundle.features:
@@ -24,7 +23,7 @@ def load_tokenizer(bundle: Bundle) -> Any:
     return tokenizer
 
 
-def load_model(bundle: Bundle, tokenizer: Tokenizer) -> Any:
+def load_model(bundle: Bundle, tokenizer: Tokenizer) -> Model:
     """The model object in the dtype that the bundle states. trl gets this object and not the model's name, because with
     a name trl would choose the dtype itself.
 
@@ -42,7 +41,7 @@ def load_model(bundle: Bundle, tokenizer: Tokenizer) -> Any:
     if not plan.get("pickle"):  # unpickling weights can run code, so it is allowed only with `pickle` in the spec
         options["use_safetensors"] = True
     try:
-        kind = AutoModelForCausalLM
+        kind: ModelClass = AutoModelForCausalLM
         for feature in bundle.features:
             kind = feature.model_class(bundle, kind)
             feature.model_options(bundle, options)

@@ -12,7 +12,7 @@ from ..enabled import FEATURES, trainer_class
 from . import arguments, checkpoint_integrity, measurements, output_folder, preflight, progress, signals
 from . import bundle as bundles
 from .errors import RunError, first_line, rank, say, stop
-from .feature import Arguments, Bundle, Trainer
+from .feature import Arguments, Bundle, Tokenizer, Trainer
 
 PEER_ENDED = ("closed by peer", "reset by peer")
 """Parts of gloo's messages for the case that another process of the group has ended."""
@@ -163,7 +163,7 @@ def _first_then_all(make: Callable[[], Any]) -> Any:
         raise
 
 
-def _trainer(bundle: Bundle, args: Arguments) -> tuple[Any, Any]:
+def _trainer(bundle: Bundle, args: Arguments) -> tuple[Trainer, Tokenizer]:
     """Build trl's trainer with its model, tokenizer and data."""
     from jinja2 import TemplateError
     from transformers import set_seed

@@ -9,7 +9,7 @@ from ...core.feature import Bundle, Feature, Model
 class EarlyStopping(Feature):
     """Early stopping by the metric that chooses the best checkpoint."""
 
-    def trainer_options(self, bundle: Bundle, model: Model, load: Callable[[], Any], options: dict[str, Any]) -> None:
+    def trainer_options(self, bundle: Bundle, model: Model, load: Callable[[], Model], options: dict[str, Any]) -> None:
         """Add the callback that counts evaluations."""
         from .stop_callback import StopCallback  # imported only here, because it imports transformers
 

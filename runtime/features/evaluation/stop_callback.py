@@ -6,6 +6,7 @@ from typing import Any
 from transformers import TrainerCallback
 
 from ...core.errors import say
+from ...core.feature import Arguments, Control, State
 
 
 def without_progress(history: Sequence[Mapping[str, Any]], metric: str, greater: bool) -> int:
@@ -35,16 +36,16 @@ class StopCallback(TrainerCallback):  # type: ignore[misc]  # transformers has n
     def __init__(self, patience: int) -> None:
         self.patience = patience
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: object) -> None:
+    def on_train_begin(self, args: Arguments, state: State, control: Control, **_: object) -> None:
         """Stop at once if training resumes from the checkpoint of an early stop."""
         self._stop_if_due(args, state, control)
 
-    def on_evaluate(self, args: Any, state: Any, control: Any, **_: object) -> None:
+    def on_evaluate(self, args: Arguments, state: State, control: Control, **_: object) -> None:
         """Stop the run if there was no improvement. All processes call this with the same metrics."""
         if self._stop_if_due(args, state, control):
             say(f"step {state.global_step} is the last: {self.patience} evaluations did not improve {_metric(args)}")
 
-    def _stop_if_due(self, args: Any, state: Any, control: Any) -> bool:
+    def _stop_if_due(self, args: Arguments, state: State, control: Control) -> bool:
         if without_progress(state.log_history, _metric(args), bool(args.greater_is_better)) < self.patience:
             return False
         if not 0 < state.global_step < state.max_steps:

@@ -8,6 +8,7 @@ from transformers import TrainerCallback
 from transformers.trainer_callback import ExportableState
 
 from ...core.errors import say
+from ...core.feature import Arguments, Control, State
 
 
 class TrackerRuns(TrainerCallback, ExportableState):  # type: ignore[misc]  # transformers has no types
@@ -23,7 +24,7 @@ class TrackerRuns(TrainerCallback, ExportableState):  # type: ignore[misc]  # tr
         """The state that transformers writes into the trainer_state.json of a checkpoint."""
         return {"args": {}, "attributes": {one: RUNS[one][0]() for one in self.trackers}}
 
-    def on_save(self, args: Any, state: Any, control: Any, **_: object) -> None:
+    def on_save(self, args: Arguments, state: State, control: Control, **_: object) -> None:
         """Send the metrics that ClearML has not sent yet, because a resumed run does not repeat their steps."""
         if "clearml" in self.trackers and state.is_world_process_zero:
             from clearml import Task
@@ -31,7 +32,7 @@ class TrackerRuns(TrainerCallback, ExportableState):  # type: ignore[misc]  # tr
             if (task := Task.current_task()) is not None:
                 task.flush()
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: object) -> None:
+    def on_train_begin(self, args: Arguments, state: State, control: Control, **_: object) -> None:
         """Choose the runs to continue, before the trackers' own callbacks start new runs."""
         if "clearml" in self.trackers and state.is_world_process_zero:
             _without_fork()

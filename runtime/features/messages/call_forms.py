@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ...core.errors import RunError
+from ...core.feature import Tokenizer
 from .turn_names import CALL_KEYS, CALLERS
 
 SCHEMAS = ("input_schema", "inputSchema")
@@ -178,7 +179,7 @@ def found_forms(template: str, render: Callable[..., str]) -> Forms:
     return FOUND[template]
 
 
-def doubles(tokenizer: Any) -> bool:
+def doubles(tokenizer: Tokenizer) -> bool:
     """Whether the chat template writes a turn's reasoning twice if the turn has it both in a key and in its content.
 
     False for a tokenizer without a `Renderer`.

@@ -7,6 +7,7 @@ answer that ends with `<|im_end|>` and a line break gets two. DPO before 1.0 alw
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
+from types import ModuleType
 from typing import Any
 
 from ...core.feature import Bundle, Feature, Model
@@ -19,8 +20,8 @@ class AnswerEnds(Feature):
     """Hooks for a run with DPO, KTO, ORPO or CPO, which compare answers."""
 
     def making_trainer(
-        self, bundle: Bundle, model: Model, module: Any, load: Callable[[], Any]
-    ) -> AbstractContextManager[Any]:
+        self, bundle: Bundle, model: Model, module: ModuleType, load: Callable[[], Model]
+    ) -> AbstractContextManager[object]:
         """Let trl render each answer only up to its end token. If trl always appends an end token, omit the rendered
         one.
         """

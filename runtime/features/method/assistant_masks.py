@@ -28,7 +28,7 @@ class AssistantMasks(Feature):
         """Remember the tokenizer, which renders rows with empty answers later."""
         self.tokenizer = tokenizer
 
-    def source_mapped(self, bundle: Bundle, source: Source, rows: Rows) -> Any:
+    def source_mapped(self, bundle: Bundle, source: Source, rows: Rows) -> Rows:
         """Raise RunError for a row without a token to learn. trl refuses such a row after the model is loaded, and does
         not name it."""
         alone, empty = unanswered(rows) if "messages" in rows.column_names else ([], [])

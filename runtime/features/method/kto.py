@@ -3,15 +3,15 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...core.feature import Bundle, Feature, Rows, Tokenizer
+from ...core.feature import Bundle, Feature, Rows, RowSets, Tokenizer
 
 
 class KtoRows(Feature):
     """Hooks for a run on single answers, each labelled good or bad."""
 
     def rows_mapped(
-        self, bundle: Bundle, sets: tuple[Any, Any], parts: list[Rows], load: Callable[..., Any], tokenizer: Tokenizer
-    ) -> tuple[Any, Any]:
+        self, bundle: Bundle, sets: RowSets, parts: list[Rows], load: Callable[..., Rows], tokenizer: Tokenizer
+    ) -> RowSets:
         """Return the training set and the evaluation sets, with one row per answer."""
         (train, evaluation), data = sets, bundle.data
         if isinstance(evaluation, dict):
@@ -21,7 +21,7 @@ class KtoRows(Feature):
         return split_pairs(train, data), evaluation
 
 
-def shuffled(rows: Rows, data: Mapping[str, Any]) -> Any:
+def shuffled(rows: Rows, data: Mapping[str, Any]) -> Rows:
     """The rows of a dataset, shuffled or, if the data must keep its order, unchanged."""
     return rows.shuffle(seed=data["seed"]) if data["shuffle"] else rows
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from ...core.feature import Bundle, Feature, Model
@@ -13,14 +13,14 @@ from ..rows.evaluation_sets import joined_sets
 class Reference(Feature):
     """Hooks for a run with a reference model."""
 
-    def trainer_options(self, bundle: Bundle, model: Model, load: Callable[[], Any], options: dict[str, Any]) -> None:
+    def trainer_options(self, bundle: Bundle, model: Model, load: Callable[[], Model], options: dict[str, Any]) -> None:
         """For methods whose trainer takes a ``ref_model``: load the reference model and pass it to the trainer."""
         if is_given(bundle):
             options["ref_model"] = load()
 
     def making_trainer(
-        self, bundle: Bundle, model: Model, module: Any, load: Callable[[], Any]
-    ) -> AbstractContextManager[Any]:
+        self, bundle: Bundle, model: Model, module: ModuleType, load: Callable[[], Model]
+    ) -> AbstractContextManager[object]:
         """If the trainer loads the reference model itself: make it load the model as the bundle states."""
         return loaded_by(bundle, module, load, model)
 

@@ -12,6 +12,7 @@ from inspect import iscoroutinefunction
 from typing import Any
 
 from ...core.errors import RunError, first_line, say
+from ...core.feature import Tokenizer
 from ..launch.time_limit import TooSlow, time_limit
 from ..rows.message_fields import unpacked
 
@@ -42,7 +43,7 @@ def name_of(function: Callable[..., Any]) -> str:
 
 
 def arguments(
-    given: Sequence[str], row: Mapping[str, Any], generations: int, tokenizer: Any
+    given: Sequence[str], row: Mapping[str, Any], generations: int, tokenizer: Tokenizer
 ) -> tuple[dict[str, Any], int]:
     """Return a pair: the keyword arguments that trl passes for one group of completions, and the group's size.
 

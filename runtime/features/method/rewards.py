@@ -60,7 +60,7 @@ class Rewards(Feature):
         found = [reward_calls.first_call(one, values, size, f"row 0 of {source}") for one in callable_ones]
         return [one for one in found if one]
 
-    def trainer_options(self, bundle: Bundle, model: Model, load: Callable[[], Any], options: dict[str, Any]) -> None:
+    def trainer_options(self, bundle: Bundle, model: Model, load: Callable[[], Model], options: dict[str, Any]) -> None:
         """Pass the reward functions to the trainer, in the order of ``reward_weights``."""
         options["reward_funcs"] = [reward_calls.checked(one) for one in functions(bundle)]
         ignore_token_types(options["processing_class"], model)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from inspect import signature
+from types import ModuleType
 from typing import Any
 
 from ...core.feature import Bundle, Feature, Model
@@ -20,13 +21,13 @@ class Sampling(Feature):
         if values.get("use_vllm") and os.environ.get("XPC_VLLM_HOST"):
             values["vllm_server_host"] = os.environ["XPC_VLLM_HOST"]
 
-    def trainer_options(self, bundle: Bundle, model: Model, load: Callable[[], Any], options: dict[str, Any]) -> None:
+    def trainer_options(self, bundle: Bundle, model: Model, load: Callable[[], Model], options: dict[str, Any]) -> None:
         """Make `generate` sample with the parameters in the bundle (`sample_as_stated`)."""
         sample_as_stated(model)
 
     def making_trainer(
-        self, bundle: Bundle, model: Model, module: Any, load: Callable[[], Any]
-    ) -> AbstractContextManager[Any]:
+        self, bundle: Bundle, model: Model, module: ModuleType, load: Callable[[], Model]
+    ) -> AbstractContextManager[object]:
         """Make vLLM load the model at the commit that the bundle pins."""
         return vllm_at_commit(bundle, module)
 

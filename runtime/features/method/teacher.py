@@ -16,7 +16,7 @@ class Teacher(Feature):
         why = None if tokenizer is None else other_tokens(bundle, tokenizer)
         return [] if why is None else [why]
 
-    def trainer_options(self, bundle: Bundle, model: Model, load: Callable[[], Any], options: dict[str, Any]) -> None:
+    def trainer_options(self, bundle: Bundle, model: Model, load: Callable[[], Model], options: dict[str, Any]) -> None:
         """Load the teacher and pass it to the trainer."""
         options["teacher_model"] = teacher(bundle)
 

@@ -131,7 +131,7 @@ class TokenRows(Feature):
     def row_types(
         self, bundle: Bundle, source: Source, stored: Rows, dropped: Sequence[str],
         make: Callable[[Any, int], dict[str, Any]],
-    ) -> Any:  # fmt: skip
+    ) -> dict[str, Any] | None:  # fmt: skip
         """The types of the columns. Rows that the trainer tokenizes have the same types, so that both kinds of rows can
         be joined.
         """
@@ -140,9 +140,10 @@ class TokenRows(Feature):
         made = make(stored[0], 0) if len(stored) else {}
         if "input_ids" not in made:
             return None
-        return Features({one: List(Value("int32" if one == "input_ids" else "int64")) for one in made})
+        types: dict[str, Any] = Features({one: List(Value("int32" if one == "input_ids" else "int64")) for one in made})
+        return types
 
-    def source_mapped(self, bundle: Bundle, source: Source, rows: Rows) -> Any:
+    def source_mapped(self, bundle: Bundle, source: Source, rows: Rows) -> Rows:
         """Check that all ids and labels are in the model's vocabulary. Raises RunError with the row."""
         if source["shape"] == "tokens":
             size = _vocabulary(bundle)

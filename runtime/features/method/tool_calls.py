@@ -7,6 +7,8 @@ the built-in `qwen2.5`, this module adds that response template of trl that read
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ...core.feature import Tokenizer
+
 QUESTION = {"role": "user", "content": "Which fruit?"}
 ARGUMENTS = {"name": 'an "apple"', "count": 3, "tags": ["a", "b"]}
 CALL = {"type": "function", "function": {"name": "look_up", "arguments": ARGUMENTS}}
@@ -17,7 +19,7 @@ ANSWERS: tuple[dict[str, Any], ...] = (
 """Answers for a test of a chat template. trl can read calls if it gets these answers back from the rendered text."""
 
 
-def add_parser(tokenizer: Any) -> bool:
+def add_parser(tokenizer: Tokenizer) -> bool:
     """Set ``tokenizer.response_template``, unless the tokenizer has one. Returns whether calls can be read."""
     from trl import chat_template_utils as templates
 
@@ -40,7 +42,7 @@ def _known() -> Iterator[Mapping[str, Any]]:
             yield value
 
 
-def reads(tokenizer: Any, response_template: Mapping[str, Any]) -> bool:
+def reads(tokenizer: Tokenizer, response_template: Mapping[str, Any]) -> bool:
     """Whether this response template reads all `ANSWERS` correctly from the text that the chat template writes."""
     for answer in ANSWERS:
         try:

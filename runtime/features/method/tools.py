@@ -70,7 +70,7 @@ class Tools(Feature):
             return ""
         return f"; the descriptions of the tools add {added:,} tokens to each" if added else ""
 
-    def trainer_options(self, bundle: Bundle, model: Model, load: Callable[[], Any], options: dict[str, Any]) -> None:
+    def trainer_options(self, bundle: Bundle, model: Model, load: Callable[[], Model], options: dict[str, Any]) -> None:
         """Pass the tool functions and the environment class to trl, and the tokenizer's parser of tool calls."""
         tools, environment = loaded(bundle)
         tool_calls.add_parser(options["processing_class"])

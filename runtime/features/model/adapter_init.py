@@ -164,7 +164,7 @@ def initialize_reference(layers: Mapping[str, Any], start: Mapping[str, Any]) ->
                 weight.copy_(value)
 
 
-def gathered(weight: Any) -> AbstractContextManager[Any]:
+def gathered(weight: Any) -> AbstractContextManager[object]:
     """A context in which a weight that ZeRO-3 has sharded is complete; process 0's changes of it are kept."""
     if not hasattr(weight, "ds_id"):
         return nullcontext()
@@ -257,7 +257,7 @@ def initialize_from_rows(bundle: Bundle, trainer: Any) -> None:
         )
     left = [MOST_PASSES * len(batches)]
 
-    def forward(model: Any, batch: Mapping[str, Any]) -> None:
+    def forward(model: Model, batch: Mapping[str, Any]) -> None:
         left[0] -= 1
         if left[0] < 0:
             raise RunError(

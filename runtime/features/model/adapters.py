@@ -45,7 +45,7 @@ class Adapters(Feature):
         quantized = quantization(bundle)
         options |= {} if quantized is None else {"quantization_config": quantized}
 
-    def trainer_options(self, bundle: Bundle, model: Model, load: Callable[[], Any], options: dict[str, Any]) -> None:
+    def trainer_options(self, bundle: Bundle, model: Model, load: Callable[[], Model], options: dict[str, Any]) -> None:
         """Add peft's configuration of the adapters to the arguments of the trainer."""
         options["peft_config"] = adapter(bundle)
 

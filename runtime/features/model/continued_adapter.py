@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from types import ModuleType
 from typing import Any
 
 from ...core import bundle_integrity
@@ -43,8 +44,8 @@ class ContinuedAdapter(Feature):
         return []
 
     def making_trainer(
-        self, bundle: Bundle, model: Model, module: Any, load: Callable[[], Any]
-    ) -> AbstractContextManager[Any]:
+        self, bundle: Bundle, model: Model, module: ModuleType, load: Callable[[], Model]
+    ) -> AbstractContextManager[object]:
         """Give the trainer's model the adapter's weights, and a frozen copy of these weights as the reference.
 
         This happens here because some trainers use the copy in their constructor. On stacks whose trainer has no such

@@ -11,7 +11,7 @@ from ...core.feature import Bundle, Feature, Model
 class FrozenWeights(Feature):
     """Hooks for a run with frozen weights."""
 
-    def trainer_options(self, bundle: Bundle, model: Model, load: Callable[[], Any], options: dict[str, Any]) -> None:
+    def trainer_options(self, bundle: Bundle, model: Model, load: Callable[[], Model], options: dict[str, Any]) -> None:
         """Freeze the weights before the trainer creates the optimizer."""
         freeze(bundle, model)
 

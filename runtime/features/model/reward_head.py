@@ -4,7 +4,7 @@ import logging
 import re
 from typing import Any
 
-from ...core.feature import Bundle, Feature
+from ...core.feature import Bundle, Feature, ModelClass, Rows
 from ...core.token_counts import TokenCounts
 
 SCORES = {"score.weight", "lm_head.weight"}
@@ -17,11 +17,12 @@ PADDING = "Please note that with a fast tokenizer, using the `__call__` method i
 class RewardHead(Feature):
     """Hooks for a run that trains a reward model with its score head."""
 
-    def model_class(self, bundle: Bundle, kind: Any) -> Any:
+    def model_class(self, bundle: Bundle, kind: ModelClass) -> ModelClass:
         """The class that loads the model: the one for sequence classification, because it has a score head."""
         from transformers import AutoModelForSequenceClassification
 
-        return AutoModelForSequenceClassification
+        loader: ModelClass = AutoModelForSequenceClassification
+        return loader
 
     def model_options(self, bundle: Bundle, options: dict[str, Any]) -> None:
         """Set one score per sequence; filter transformers' report about the new score head."""
@@ -30,7 +31,7 @@ class RewardHead(Feature):
         filter_log_messages()
         options["config"] = AutoConfig.from_pretrained(bundle.model_path, **bundle.loading(), num_labels=1)
 
-    def tokens_counted(self, bundle: Bundle, counted: TokenCounts, prepared: object) -> None:
+    def tokens_counted(self, bundle: Bundle, counted: TokenCounts, prepared: Rows) -> None:
         """Count rows that are too long as dropped, because the reward trainer drops them instead of truncating them."""
         counted.cut_rows = counted.cut_tokens = 0
         counted.left_out_for, counted.lacks = "they are longer than seq", "fits"

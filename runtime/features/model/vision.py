@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ...core.errors import RunError, first_line, rank, say
-from ...core.feature import Bundle, Feature, Model, Rows, Source, Tokenizer, Trainer
+from ...core.feature import Bundle, Feature, Model, ModelClass, Rows, Source, Tokenizer, Trainer
 from ...core.rows import name
 from ..rows.images import SHAPE, parts, reopened
 
@@ -63,7 +63,7 @@ class Processor(Feature):
         added = [sum(image_tokens(self.processor, row[SHAPE])) - len(row[SHAPE]) for row in rows]
         return f"; their images add {', '.join(f'{one:,}' for one in added)} tokens" if any(added) else ""
 
-    def source_mapped(self, bundle: Bundle, source: Source, rows: Rows) -> Any:
+    def source_mapped(self, bundle: Bundle, source: Source, rows: Rows) -> Rows:
         """Count the tokens of every row. Raises RunError for a row with more than `seq` tokens, because TRL does not
         cut such rows: a cut could divide an image.
         """
@@ -79,11 +79,12 @@ class Vision(Feature):
     reported = False
     """Whether the frozen part was reported. dpo also loads a reference model, but the report appears only once."""
 
-    def model_class(self, bundle: Bundle, kind: Any) -> Any:
+    def model_class(self, bundle: Bundle, kind: ModelClass) -> ModelClass:
         """The class of models that read images and write text."""
         from transformers import AutoModelForImageTextToText
 
-        return AutoModelForImageTextToText
+        loader: ModelClass = AutoModelForImageTextToText
+        return loader
 
     def model_loaded(self, bundle: Bundle, model: Model, tokenizer: Tokenizer) -> None:
         """Freeze the part that reads images, and switch the cache of keys and values off for training."""
@@ -96,7 +97,7 @@ class Vision(Feature):
             say(f"the vision tower is frozen: {total:,} weights ({FROZEN})")
         self.reported = True
 
-    def trainer_options(self, bundle: Bundle, model: Model, load: Callable[[], Any], options: dict[str, Any]) -> None:
+    def trainer_options(self, bundle: Bundle, model: Model, load: Callable[[], Model], options: dict[str, Any]) -> None:
         """Pass the processor to the trainer in place of its tokenizer. The frozen vision part gets no adapters."""
         tokenizer = options["processing_class"]
         processor = tokenizer.apply_chat_template.processor

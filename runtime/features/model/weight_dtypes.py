@@ -13,6 +13,7 @@ before Ampere have no bfloat16, and under fp16 the gradient scaler does not supp
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from types import ModuleType
 from typing import Any
 
 from ...core.errors import RunError
@@ -48,8 +49,8 @@ class WeightDtypes(Feature):
                 tensor.data = tensor.data.to(wide)
 
     def making_trainer(
-        self, bundle: Bundle, model: Model, module: Any, load: Callable[[], Any]
-    ) -> AbstractContextManager[Any]:
+        self, bundle: Bundle, model: Model, module: ModuleType, load: Callable[[], Model]
+    ) -> AbstractContextManager[object]:
         """Record the trained weights that trl creates with peft; they are restored after trl has rounded them to
         bfloat16."""
         self.kept: dict[str, Any] = {}

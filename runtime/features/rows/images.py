@@ -331,7 +331,7 @@ class Images(Feature):
     def row_types(
         self, bundle: Bundle, source: Source, stored: Rows, dropped: Sequence[str],
         make: Callable[[Any, int], dict[str, Any]],
-    ) -> Any:  # fmt: skip
+    ) -> dict[str, Any] | None:  # fmt: skip
         """The types of the columns, because the first row may have no image.
 
         The datasets library caches converted rows for later starts, by a digest of these types, among other things. The
@@ -348,4 +348,5 @@ class Images(Feature):
         image = {"path": path, "bytes": Value("binary"), "width": size, "height": size}
         kept = {column: kind for column, kind in stored.features.items() if column not in dropped}
         talks = {column: List({"role": text, "content": text}) for column in self.talks}
-        return Features({**kept, **talks, SHAPE: List(image)})
+        types: dict[str, Any] = Features({**kept, **talks, SHAPE: List(image)})
+        return types

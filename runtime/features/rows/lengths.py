@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...core.errors import RunError, say
-from ...core.feature import Bundle, Feature, Rows, Source, Tokenizer
+from ...core.feature import Bundle, Feature, Rows, RowSets, Source, Tokenizer
 from ...core.rows import name
 from . import kinds
 
@@ -24,7 +24,7 @@ so only in rows longer than `seq`; `TokenCounts` counts these.
 class LengthLimits(Feature):
     """Hooks for a run with limits on the length of rows and prompts."""
 
-    tokenizer: Any = None
+    tokenizer: Tokenizer | None = None
 
     def tokenizer_loaded(self, bundle: Bundle, tokenizer: Tokenizer) -> None:
         """Remember the tokenizer, which later counts the tokens of each source's rows.
@@ -36,15 +36,15 @@ class LengthLimits(Feature):
         if bundle.method in ("grpo", "rloo") and bundle.arguments.get("max_prompt_length"):
             tokenizer.truncation_side = "left"
 
-    def source_mapped(self, bundle: Bundle, source: Source, part: Rows) -> Any:
+    def source_mapped(self, bundle: Bundle, source: Source, part: Rows) -> Rows:
         """In a mixture with shares, drop a source's rows before its share is drawn, so that the shares are exact."""
         if source.get("share") is None or self.tokenizer is None or len(part) == 0:
             return part
         return fitting(bundle, part, self.tokenizer, f"draw from {name(source)}")
 
     def rows_mapped(
-        self, bundle: Bundle, sets: tuple[Any, Any], parts: list[Rows], load: Callable[..., Any], tokenizer: Tokenizer
-    ) -> tuple[Any, Any]:
+        self, bundle: Bundle, sets: RowSets, parts: list[Rows], load: Callable[..., Rows], tokenizer: Tokenizer
+    ) -> RowSets:
         """The training set and the evaluation sets, without rows that are too short or too long."""
         train, evaluation = sets
         if len(train) == 0:
@@ -65,7 +65,7 @@ class LengthLimits(Feature):
         return train, evaluation
 
 
-def fitting(bundle: Bundle, rows: Rows, tokenizer: Tokenizer, use: str) -> Any:
+def fitting(bundle: Bundle, rows: Rows, tokenizer: Tokenizer, use: str) -> Rows:
     """The rows within `max_prompt`, `min_tokens` and `max_tokens`. Prints how many rows each limit drops."""
     longest, shortest = bundle.data.get("max_prompt"), bundle.data.get("min_tokens")
     most = bundle.data.get("max_tokens")
@@ -83,7 +83,7 @@ def fitting(bundle: Bundle, rows: Rows, tokenizer: Tokenizer, use: str) -> Any:
     return rows
 
 
-def of_stream(bundle: Bundle, rows: Rows, tokenizer: Tokenizer) -> Any:
+def of_stream(bundle: Bundle, rows: Rows, tokenizer: Tokenizer) -> Rows:
     """The stream without the rows that are too short or too long."""
     shortest, longest = bundle.data.get("min_tokens"), bundle.data.get("max_tokens")
     how = {"tokenizer": tokenizer, "restore": None}
@@ -109,7 +109,7 @@ def _with_length(row: Mapping[str, Any], tokenizer: Tokenizer) -> dict[str, int]
     return {"tokens": before_answer(row, tokenizer)}
 
 
-def _kept(rows: Rows, fits: Callable[..., bool], limits: Mapping[str, Any], use: str, none: str, why: str) -> Any:
+def _kept(rows: Rows, fits: Callable[..., bool], limits: Mapping[str, Any], use: str, none: str, why: str) -> Rows:
     """The rows that fit into the limits. Prints how many rows do not fit. Raises RunError if no row fits."""
     kept = rows.filter(fits, fn_kwargs=limits, desc=None)
     if len(kept) == 0:

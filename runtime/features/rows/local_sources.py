@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core import bundle_integrity
 from ...core.errors import RunError
-from ...core.feature import Bundle, Feature, Source
+from ...core.feature import Bundle, Feature, Rows, Source
 from ...library_internals.json_texts import keep_dates
 from ..launch import csv_texts, local_files
 from ..launch.verified_files import changed
@@ -19,7 +19,7 @@ BUILDERS = {".jsonl": "json", ".json": "json", ".csv": "csv", ".parquet": "parqu
 class LocalSources(Feature):
     """Hooks for a run with local data."""
 
-    def source_reader(self, bundle: Bundle, source: Source) -> Callable[..., Any] | None:
+    def source_reader(self, bundle: Bundle, source: Source) -> Callable[..., Rows] | None:
         """The reader of a local source."""
         return _read if source["id"] is None else None
 

@@ -55,7 +55,7 @@ class MessageFields(Feature):
             learned += ("prompt",)
         return partial(_read, convert, learned, "tool_calls" in bundle.data.get("omit", ()))
 
-    def source_mapped(self, bundle: Bundle, source: Source, rows: Rows) -> Any:
+    def source_mapped(self, bundle: Bundle, source: Source, rows: Rows) -> Rows:
         """Report keys of turns that nothing reads, and learned turns that are not answers."""
         turn_notes.check(bundle, source, rows, doubles(self.tokenizer), self.tokenizer)
         return rows
@@ -63,7 +63,7 @@ class MessageFields(Feature):
     def row_types(
         self, bundle: Bundle, source: Source, stored: Rows, dropped: Sequence[str],
         make: Callable[[Any, int], dict[str, Any]],
-    ) -> Any:  # fmt: skip
+    ) -> dict[str, Any] | None:  # fmt: skip
         """The types of the columns. Every message has three texts, whatever keys the stored messages have."""
         from datasets import Features, List, Value
 
@@ -76,7 +76,8 @@ class MessageFields(Feature):
         for column, value in made.items():
             turns = List({"role": text, "content": text, FIELDS: text})
             types[column] = turns if isinstance(value, list) else Value("bool") if isinstance(value, bool) else text
-        return Features(types)
+        found: dict[str, Any] = Features(types)
+        return found
 
 
 def _has_fields(stored: Rows) -> bool:

@@ -13,7 +13,7 @@ from ...library_internals.trl_preparation import PART, TOKENS, Prepared
 from .kinds import KIND
 
 
-def marked(source: Source, part: Rows) -> Any:
+def marked(source: Source, part: Rows) -> Rows:
     """The mapped rows of a source, with their format in a column. The format also is a prefix of all other columns'
     names, so that two formats never share a column.
     """
@@ -63,13 +63,13 @@ class MixedShapesTrainer(Prepared):
         return prepare(joined, args, packing, name)
 
 
-def _of_kind(rows: Rows, kind: str) -> Any:
+def _of_kind(rows: Rows, kind: str) -> Rows:
     """The rows of the format ``kind``, with only this format's columns, under their original names."""
     names = {name: name[len(kind) + 1 :] for name in rows.column_names if name.startswith(f"{kind}/")}
     return rows.select_columns([KIND, *names]).rename_columns({KIND: PART, **names})
 
 
-def _learned(part: Rows, missing: list[str]) -> Any:
+def _learned(part: Rows, missing: list[str]) -> Rows:
     """The rows with the mask columns of all formats. A mask that is not in the rows' own format is 1 everywhere."""
     if not missing:
         return part
@@ -94,7 +94,7 @@ class MixedCounts(TokenCounts):
 class MixedShapes(Feature):
     """Hooks for a run whose rows have several formats."""
 
-    def source_mapped(self, bundle: Bundle, source: Source, rows: Rows) -> Any:
+    def source_mapped(self, bundle: Bundle, source: Source, rows: Rows) -> Rows:
         """Add a column with the format to the rows of a source."""
         return marked(source, rows)
 

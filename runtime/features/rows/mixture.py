@@ -7,11 +7,11 @@ from typing import Any
 
 from ...core import data_sources
 from ...core.errors import RunError, say
-from ...core.feature import Bundle, Feature, Rows, Source, Tokenizer
+from ...core.feature import Bundle, Feature, Rows, RowSets, Source, Tokenizer
 from ...core.rows import FIELDS, KEPT, name
 from .evaluation_sets import Sets
 
-Load = Callable[..., Any]
+Load = Callable[..., Rows]
 """A function of a source, and optionally a split, that returns the converted rows."""
 
 
@@ -30,13 +30,13 @@ class Mixture(Feature):
         return found
 
     def rows_mapped(
-        self, bundle: Bundle, sets: tuple[Any, Any], parts: list[Rows], load: Load, tokenizer: Tokenizer
-    ) -> tuple[Any, Any]:
+        self, bundle: Bundle, sets: RowSets, parts: list[Rows], load: Load, tokenizer: Tokenizer
+    ) -> RowSets:
         """Return a pair: the mixed rows of all sources, and the evaluation set (None, rows, or `Sets`)."""
         return build(bundle, parts, load, mix)
 
 
-def build(bundle: Bundle, parts: list[Rows], load: Load, mix: Callable[..., tuple[Any, Any]]) -> tuple[Any, Any]:
+def build(bundle: Bundle, parts: list[Rows], load: Load, mix: Callable[..., RowSets]) -> RowSets:
     """Return a pair: the training set, made from the converted rows of its sources, and the evaluation set."""
     data = bundle.data
     filtered = repeated if data.get("unique") else None
@@ -55,8 +55,8 @@ def mix(
     seed: int,
     shuffle: bool,
     holdout: Mapping[str, Any] | None,
-    filtered: Callable[..., Any] | None = None,
-) -> tuple[Any, Any]:
+    filtered: Callable[[Rows], Rows] | None = None,
+) -> RowSets:
     """Mix sources exactly as ``get_dataset`` of the alignment handbook and of open-r1 does, row for row.
 
     A part with a share is shuffled with the seed, and its first ``int(rows x share)`` rows are kept. The parts are
@@ -126,7 +126,7 @@ def _one_type(parts: list[Rows]) -> list[Any]:
     return out
 
 
-def _as_text(part: Rows, column: str) -> Any:
+def _as_text(part: Rows, column: str) -> Rows:
     from datasets import Value
 
     def text(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -139,14 +139,14 @@ def _as_text(part: Rows, column: str) -> Any:
     return part.map(text, features=features, desc=None)
 
 
-def selected(part: Rows, plan: Source, seed: int, shuffle: bool) -> Any:
+def selected(part: Rows, plan: Source, seed: int, shuffle: bool) -> Rows:
     """The rows that ``take`` selects from the first ``limit`` rows of a source."""
     most = plan.get("limit")
     first = part if most is None or most >= len(part) else part.select(range(most))
     return _take(first, plan.get("take"), seed, shuffle)
 
 
-def _take(part: Rows, take: Mapping[str, Any] | None, seed: int, shuffle: bool) -> Any:
+def _take(part: Rows, take: Mapping[str, Any] | None, seed: int, shuffle: bool) -> Rows:
     if take is None:
         return part
     count = int(take["rows"]) if "rows" in take else int(len(part) * take["fraction"])
@@ -180,7 +180,7 @@ def _evaluation_sets(bundle: Bundle, stated: Mapping[str, Any], load: Load) -> A
     return made if stated["named"] else next(iter(made.values()))
 
 
-def repeated(rows: Rows, seen: set[bytes] | None = None) -> Any:
+def repeated(rows: Rows, seen: set[bytes] | None = None) -> Rows:
     """The rows without duplicates (rows that are equal in every converted column). Prints how many are dropped.
 
     ``seen`` has the digests of other sources' rows; a row that equals one of these is also a duplicate. The digests of

@@ -2,7 +2,7 @@
 
 import logging
 
-from ...core.feature import Bundle, Feature
+from ...core.feature import Bundle, Feature, Rows
 from ...core.token_counts import TokenCounts
 
 LOSSLESS = ("wrapped", "bfd_split")
@@ -24,6 +24,6 @@ class Packing(Feature):
         """The truncation limit, or None if the packing strategy drops no token."""
         return None if bundle.arguments.get("packing_strategy", "wrapped") in LOSSLESS else most
 
-    def tokens_counted(self, bundle: Bundle, counted: TokenCounts, prepared: object) -> None:
+    def tokens_counted(self, bundle: Bundle, counted: TokenCounts, prepared: Rows) -> None:
         """Report no dropped rows, because trl's number of packed sequences says nothing about the number of rows."""
         counted.left_out = 0

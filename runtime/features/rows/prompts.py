@@ -275,7 +275,7 @@ class PromptRows(Feature):
         """Remember the tokenizer, which renders some rows of each source later."""
         self.tokenizer = tokenizer
 
-    def source_mapped(self, bundle: Bundle, source: Source, rows: Rows) -> Any:
+    def source_mapped(self, bundle: Bundle, source: Source, rows: Rows) -> Rows:
         """Raise RunError for a row that trl would refuse because the text of the row does not begin with its prompt."""
         if bundle.stack.get("prompts_begin_rows") and getattr(self.tokenizer, "chat_template", None):
             for number in sampled_rows(rows):

@@ -11,7 +11,7 @@ from math import ceil, floor
 from typing import Any
 
 from ...core.errors import RunError, say
-from ...core.feature import Bundle, Rows, Source, Tokenizer
+from ...core.feature import Bundle, Rows, RowSets, Source, Tokenizer
 from ...core.rows import name
 from ...core.token_counts import TokenCounts
 from . import lengths
@@ -21,13 +21,13 @@ from .mixture import Load, Mixture, build, joined, selected
 class Shares(Mixture):
     """Hooks for a run on several sources, each with its share of the mixture."""
 
-    tokenizer: Any = None
+    tokenizer: Tokenizer | None = None
 
     def tokenizer_loaded(self, bundle: Bundle, tokenizer: Tokenizer) -> None:
         """Remember the tokenizer, which counts the tokens of each source's rows later."""
         self.tokenizer = tokenizer
 
-    def source_mapped(self, bundle: Bundle, source: Source, part: Rows) -> Any:
+    def source_mapped(self, bundle: Bundle, source: Source, part: Rows) -> Rows:
         """Return those rows that the trainer will keep: so the stated shares are the shares that it trains on."""
         kept_in_full = bundle.plan["method"]["scores"]
         drops = kept_in_full or _drops_long_prompts(bundle)
@@ -52,8 +52,8 @@ class Shares(Mixture):
             say(f"mixture: the trainer drops {counted.left_out:,} of its rows, so the shares are not exact")
 
     def rows_mapped(
-        self, bundle: Bundle, sets: tuple[Any, Any], parts: list[Rows], load: Load, tokenizer: Tokenizer
-    ) -> tuple[Any, Any]:
+        self, bundle: Bundle, sets: RowSets, parts: list[Rows], load: Load, tokenizer: Tokenizer
+    ) -> RowSets:
         """Return a pair: the rows of all sources, mixed by their shares, and the evaluation set."""
         return build(bundle, parts, load, partial(mix, exhausted=bundle.data["exhausted"]))
 
@@ -87,7 +87,7 @@ def mix(
     filtered: Callable[..., Any] | None = None,
     *,
     exhausted: str,
-) -> tuple[Any, Any]:
+) -> RowSets:
     """Draw the training rows and the held-out rows; ``counts`` computes their numbers.
 
     First, ``take`` and ``limit`` select rows of a source, and ``filtered`` drops repeated rows. Then rows are held out

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...core import data, data_sources
 from ...core.errors import RunError
-from ...core.feature import Bundle, Feature, Rows, Source, Tokenizer, Trainer
+from ...core.feature import Bundle, Feature, Rows, RowSets, Source, Tokenizer, Trainer
 from ...core.token_counts import TokenCounts
 from ..rows import lengths
 
@@ -22,7 +22,7 @@ FIRST = 1000
 class FirstRows(Feature):
     """Reads only the first rows of the stream. The checks that use it would otherwise read all rows of the source."""
 
-    def source_reader(self, bundle: Bundle, source: Source) -> Callable[..., Any] | None:
+    def source_reader(self, bundle: Bundle, source: Source) -> Callable[..., Rows] | None:
         """A reader that returns only a source's first rows. None for a source that is used only for evaluation."""
         return _first_rows(_reader(bundle, source)) if source is bundle.data["sources"][0] else None
 
@@ -37,8 +37,8 @@ class Streaming(Feature):
     """Hooks for a run whose rows are a stream."""
 
     def rows_mapped(
-        self, bundle: Bundle, sets: tuple[Any, Any], parts: list[Rows], load: Callable[..., Any], tokenizer: Tokenizer
-    ) -> tuple[Any, Any]:
+        self, bundle: Bundle, sets: RowSets, parts: list[Rows], load: Callable[..., Rows], tokenizer: Tokenizer
+    ) -> RowSets:
         """Return a pair: the stream of all converted rows (not only the first rows), and the evaluation set."""
         from .passes import Stream
 
