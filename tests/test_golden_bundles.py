@@ -71,7 +71,7 @@ def test_only_programs_are_executable(name):
     assert all(one.endswith(".sh") for one in executable)
 
 
-def test_no_orphans():
+def test_each_golden_bundle_has_a_spec():
     assert sorted(os.listdir(GOLDEN)) == sorted(f"{name}.bundle" for name in SPECS)
 
 

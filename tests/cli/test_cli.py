@@ -79,7 +79,7 @@ def test_reserved_commands_say_so(tmp_path):
         assert b"reserved" in xpc(name, "x", cwd=str(tmp_path)).stderr
 
 
-def test_every_format(tmp_path):
+def test_every_format_has_the_finding(tmp_path):
     root = put(tmp_path, {"w.xp": WRONG})
     outputs = {
         one: text(xpc("check", "w.xp", "--format", one, cwd=root))
@@ -127,14 +127,14 @@ def test_help_on_a_full_disk_is_reported(tmp_path, monkeypatch):
     assert (status, error.getvalue()) == (2, "xpc: standard output cannot be written: No space left on device\n")
 
 
-def test_version():
+def test_version_is_printed():
     assert text(xpc("--version")).startswith("xpc ")
 
 
 # -- inputs ---------------------------------------------------------------------------------------------------------
 
 
-def test_standard_input(tmp_path):
+def test_a_spec_is_read_from_standard_input(tmp_path):
     assert xpc("check", "-", stdin=CLEAN.encode()).returncode == 0
     done = xpc("check", "-", "--format", "concise", stdin=WRONG.encode())
     assert done.returncode == 1
@@ -144,7 +144,7 @@ def test_standard_input(tmp_path):
     assert "launch.sh" in tree(tmp_path / "b")
 
 
-def test_several_files(tmp_path):
+def test_findings_of_several_files_name_their_file(tmp_path):
     root = put(tmp_path, {"a.xp": WRONG, "sub/b.xp": spec("schedule cosin"), "c.xp": CLEAN})
     done = xpc("check", "c.xp", "a.xp", "sub/b.xp", "--format", "concise", cwd=root)
     assert done.returncode == 1
@@ -239,7 +239,7 @@ def test_json_of_compile_stays_json(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_closed_standard_output(tmp_path):
+def test_a_closed_standard_output_causes_no_traceback(tmp_path):
     root = put(tmp_path, {"a.xp": WRONG})
     for command in ("check a.xp", "compile a.xp", "explain XP201", "--version"):
         done = subprocess.run(
@@ -290,14 +290,14 @@ def test_a_working_directory_that_is_missing(tmp_path):
         ("rope", "yarn(factor=4)"),
     ],
 )
-def test_explain(what, expected):
+def test_explain_finds_codes_settings_and_names(what, expected):
     done = xpc("explain", what)
     assert done.returncode == 0, done.stderr
     if what != "batch.seq":
         assert expected in text(done)
 
 
-def test_explain_a_value_of_a_spec(tmp_path):
+def test_explain_shows_the_origin_of_a_value_of_a_spec(tmp_path):
     root = put(tmp_path, {"seed.xp": SEED})
     reported = text(xpc("explain", "seed.xp:accum", cwd=root))
     assert "batch.accum = 6" in reported

@@ -109,7 +109,7 @@ def test_standard_input_that_is_closed(command: str, folder: str) -> None:
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
 @pytest.mark.parametrize("command", ["check a.xp", "check a.xp --format json", "compile a.xp -o b", "import a.yaml",
                                      "explain XP301", "explain a.xp:gbs", "--help", "import --help"])  # fmt: skip
-def test_full_disk_under_standard_output(command: str, folder: str) -> None:
+def test_full_disk_under_standard_output_is_reported(command: str, folder: str) -> None:
     done = shell(f"xpc {command} >/dev/full", folder)
     assert done.returncode == 2
     lines = done.stderr.splitlines()

@@ -62,7 +62,7 @@ def test_a_registered_set_of_these_columns_has_the_same_words():
     assert read(checked(spec(train=trained("qwen2.5-3b on dolly-15k"))))[2:] == ("context", None)
 
 
-def test_a_context_column(folder):
+def test_a_context_column_is_read_and_its_absence_reported(folder):
     row = data(
         '"asked.jsonl" { columns = [question, answer], context = passage }', "format = prompt_completion", name="m"
     )

@@ -39,7 +39,7 @@ from xpc.compiler.data.damage import damage
         ("", ""),
     ],
 )
-def test_damage(text: str, kind: str) -> None:
+def test_damaged_characters_are_found_in_all_shapes_of_rows(text: str, kind: str) -> None:
     expected = {kind} - {""}
     assert damage([text]) == expected
     assert damage(["", [{"role": "user", "content": text}, {"role": "assistant", "content": None}]]) == expected

@@ -99,7 +99,7 @@ def test_a_later_file_has_no_more_columns_than_the_first(
 
 
 @pytest.mark.slow
-def test_footers_of_every_kind_and_damaged_ones(tmp_path: Path) -> None:
+def test_footers_of_every_kind_are_read_and_damaged_ones_refused(tmp_path: Path) -> None:
     whole = written(tmp_path, TABLES["messages"], compression="gzip", row_group_size=3, version="1.0")
     assert read(whole) == (["id", "messages", "score", "good"], 40)
     size = int.from_bytes(whole[-8:-4], "little")

@@ -184,7 +184,7 @@ def test_no_row_breaks_the_reading(shape, turn):
         assert found.wrong is not None or turn == []
 
 
-def test_tallies_of_other_shapes():
+def test_rows_of_other_shapes_are_tallied():
     pair = '{"chosen": "x", "rejected": "x"}\n{"chosen": "", "rejected": "y"}\n'
     assert set(of(pair, "preference").tallies) == {"same", "empty_answer"}
     named = of('{"q": " ", "good": "x", "bad": "y"}\n', "preference", columns=("q", "good", "bad"))

@@ -57,7 +57,7 @@ def test_a_heldout_number_is_in_the_training_set_in_neither_direction() -> None:
     [(0, "zero"), (13, "thirteen"), (20, "twenty"), (47, "forty-seven"), (100, "one hundred"),
      (305, "three hundred five"), (990, "nine hundred ninety"), (818, "eight hundred eighteen")],
 )  # fmt: skip
-def test_numbers_in_words(number: int, words: str) -> None:
+def test_numbers_are_written_in_words(number: int, words: str) -> None:
     assert script("make_data").in_words(number) == words
 
 

@@ -87,7 +87,7 @@ def test_node_gets_its_rank_and_returns_its_status(tmp_path: Path):
     assert (done.stdout, done.returncode) == (f"1|a|2|{tmp_path}|1800|", 75), done.stderr
 
 
-def test_a_node_of_skypilot(tmp_path: Path):
+def test_a_node_of_skypilot_starts_only_with_the_right_number_of_nodes(tmp_path: Path):
     lay(SKY["two"], tmp_path)
     done = node(SKY["two"], "sky.yaml", tmp_path, **SKYPILOT)
     assert (done.stdout, done.returncode) == (f"1|10.0.0.1|8008|{tmp_path}||", 75), done.stderr

@@ -196,7 +196,7 @@ GOOD = (
 BAD = ("", "Me/train", "a b", "-a", "a:", "a@sha256:1", "a//b", "$(x)", "a:b:c", "docker:a", "https://a/b", "a" * 300)
 
 
-def test_images():
+def test_names_of_container_images_are_checked():
     assert not [image for image in GOOD if containers.image_fault(image)]
     assert not [image for image in BAD if not containers.image_fault(image)]
 

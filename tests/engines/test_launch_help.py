@@ -84,7 +84,7 @@ def test_what_is_said_is_what_the_run_reads(tmp_path: Path) -> None:
     assert "XPC_VLLM_HOST" in helped(written(tmp_path / "3", SPECS["server"])["launch.sh"], "--help")
 
 
-def test_a_sweep_and_its_members(tmp_path: Path) -> None:
+def test_help_of_a_sweep_and_its_members_lists_arguments_and_statuses(tmp_path: Path) -> None:
     files = compiled(spec("sweep seed=[1, 2]"))
     put(tmp_path, {name: data for name, data in files.items() if name.endswith((".sh", "members.txt"))})
     for member in (tmp_path / "members").iterdir():

@@ -88,7 +88,7 @@ def test_codes_of_cases_exist():
     assert not {case.code for case in CASES} - set(KNOWN)
 
 
-def test_the_readers_findings(tmp_path, monkeypatch):
+def test_the_reader_reports_each_mistake_of_a_row(tmp_path, monkeypatch):
     put(
         tmp_path,
         {

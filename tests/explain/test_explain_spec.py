@@ -20,7 +20,7 @@ def explained(text, what, tmp_path):
     return done.stdout.decode()
 
 
-def test_one_setting_on_two_stacks(tmp_path):
+def test_one_setting_becomes_other_keys_on_another_stack(tmp_path):
     shown = read("docs", "review.md").partition("$ xpc explain specs/qwen2.5-3b.xp:accum\n")[2].partition("```")[0]
     assert explained(SEED, ":accum", tmp_path) == shown
     assert explained(SEED, ":memory.checkpointing", tmp_path).split("\n")[2:4] == [
@@ -42,7 +42,7 @@ def test_one_setting_on_two_stacks(tmp_path):
         ("liger", ["trainer_args.json model.liger = true", "requirements.txt"]),
     ],
 )  # fmt: skip
-def test_what_a_setting_became(setting, lines, tmp_path):
+def test_a_setting_shows_its_keys_in_the_bundle(setting, lines, tmp_path):
     reported = explained(SEED, f":{setting}", tmp_path).split("\n")
     assert not [line for line in lines if f"  {line}" not in reported], reported
 
@@ -80,7 +80,7 @@ def test_the_name_that_another_tool_has_is_understood(tmp_path):
     assert explained(SEED, ":gradient_accumulation_steps", tmp_path) == explained(SEED, ":accum", tmp_path)
 
 
-def test_every_setting_of_a_spec(tmp_path):
+def test_every_setting_of_a_spec_is_shown_with_its_origin(tmp_path):
     reported = explained(SEED, "", tmp_path).split("\n\n")
     found = checked(SEED, name="t.xp").spec
     assert [one.partition(" = ")[0] for one in reported] == ["model", "data", *found.values]

@@ -27,7 +27,7 @@ def descendants(pid: int) -> set[int]:
     return {pid}.union(*map(descendants, children(pid)))
 
 
-def test_tokenizing(runs: Callable[[str], Runs], tmp_path: Path) -> None:
+def test_ctrl_c_while_tokenizing_ends_all_workers(runs: Callable[[str], Runs], tmp_path: Path) -> None:
     """If Ctrl-C ends a run while it tokenizes, the worker processes of its `datasets.map` also end."""
     here = runs(DEFAULT)
     rows = Path(here.location, "messages.jsonl").read_text()
@@ -45,7 +45,7 @@ def test_tokenizing(runs: Callable[[str], Runs], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", nightly_but(KINDS, lambda kind: kind == "accelerate"))
-def test_saving(runs: Callable[[str], Runs], tmp_path: Path, kind: str) -> None:
+def test_ctrl_c_while_saving_finishes_the_save(runs: Callable[[str], Runs], tmp_path: Path, kind: str) -> None:
     """The run finishes the save in progress. Then it trains up to the step at which all processes agree to stop, and
     saves there.
     """

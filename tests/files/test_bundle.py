@@ -160,7 +160,7 @@ def test_work_of_others_is_refused_and_with_force_moved_aside(tmp_path, make):
     assert sorted(os.listdir(tmp_path)) == ["b", "b.before-1", "b.before-2"]
 
 
-def test_a_file_in_the_way(tmp_path):
+def test_a_file_in_the_way_is_kept_or_moved_by_force(tmp_path):
     put(tmp_path, {"b": "mine"})
     with pytest.raises(BundleError, match="is a file"):
         write(FILES, str(tmp_path / "b"))
@@ -192,7 +192,7 @@ def test_a_link_to_a_folder_is_written_through(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["b", "real"]
 
 
-def test_a_dangling_link(tmp_path):
+def test_a_dangling_link_gets_its_folder(tmp_path):
     os.symlink("later", tmp_path / "b")
     write(FILES, str(tmp_path / "b"))
     assert tree(tmp_path / "later") == FILES
@@ -211,7 +211,7 @@ def test_a_long_name(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_same_bytes_everywhere(tmp_path):
+def test_a_bundle_has_the_same_bytes_everywhere(tmp_path):
     """The bytes of a bundle do not depend on the working directory, the locale, the timezone, the hash seed or the
     parent folder, nor on whether the path is relative or absolute.
     """

@@ -87,7 +87,7 @@ def test_a_file_that_never_ends_is_not_waited_for(strange):
 
 @pytest.mark.parametrize("name", ["fifo", "loop", "zero", "big", "folder", "dangling"])
 @pytest.mark.parametrize("ending", ["", ".jsonl", ".csv"])
-def test_data_of_strange_files(name, ending, strange):
+def test_data_in_strange_files_is_reported_and_not_read(name, ending, strange):
     found = checked(spec(train=f'qwen2.5-3b on "{name}{ending}" for 3 epochs'), strange)
     assert found.problems is not None
     if found.spec is not None:
@@ -114,7 +114,7 @@ def test_specs_that_are_strange_files(strange):
         assert b"broke the compiler" not in done.stderr
 
 
-def test_a_spec_from_a_pipe(tmp_path):
+def test_a_spec_from_a_pipe_is_checked(tmp_path):
     put(tmp_path, {"a.xp": spec(batch="gbs=512 micro=11")})
     script = 'cat a.xp | "$0" -m xpc.compiler.cli check /dev/stdin'
     done = subprocess.run(
@@ -155,7 +155,7 @@ HOSTILE_CONFIGS = (
 
 
 @pytest.mark.parametrize("way", ["folder", "file"])
-def test_hostile_configs(way, tmp_path):
+def test_hostile_configs_are_refused_or_compile(way, tmp_path):
     text = (
         spec(train='"tiny" on alpaca for 3 epochs')
         if way == "folder"
@@ -205,7 +205,7 @@ HOSTILE_ROWS = (
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "json", "csv", "txt", "parquet", "exe", ""])
-def test_hostile_data(ending, tmp_path):
+def test_hostile_data_is_reported_or_copied_unchanged(ending, tmp_path):
     for row in HOSTILE_ROWS:
         root = put(tmp_path, {f"rows.{ending}": row})
         text = spec(train=f'qwen2.5-3b on "rows.{ending}" for 3 epochs')

@@ -220,7 +220,7 @@ def test_one_error_says_one_thing(text, expected):
         ('a "b"(c=1, d=2)', 'a "b" { c=1, d=2 }'),
     ],
 )
-def test_edits_put_it_right(text, right):
+def test_edits_make_the_text_right(text, right):
     assert fixed(text) == right
     assert parse(Source("fixed.xp", right))[1] == ()
 

@@ -36,7 +36,7 @@ def formatted(text):
 
 
 @pytest.mark.parametrize("name", sorted(os.listdir(EXAMPLES)))
-def test_examples(name):
+def test_formatted_examples_keep_their_meaning(name):
     with open(os.path.join(EXAMPLES, name), encoding="utf-8") as file:
         formatted(file.read())
 
@@ -89,7 +89,7 @@ def test_header_and_calls_stay_inline():
     assert formatted(text.replace("=", " = ")) == text
 
 
-def test_blank_lines():
+def test_blank_lines_separate_clauses_and_blocks():
     text = "xpc 1\ntrain a on b\nseed 1\nnodes 2\n\n\n\nhardware cpu\na {\n}\nb {\n c {\n d\n }\n e = 1\n}\nf\n"
     expected = (
         "xpc 1\n\ntrain a on b\n\nseed 1\nnodes 2\n\nhardware cpu\n\na { }\n\n"
@@ -118,14 +118,14 @@ def test_long_lists_break_and_short_ones_join():
     assert formatted("a = [\n 1,\n 2,\n]\n") == "a = [1, 2]\n"
 
 
-def test_empty():
+def test_an_empty_file_stays_empty():
     assert format_file(read("")) == ""
     assert format_file(read("\n# only\n\n")) == "# only\n"
 
 
 @pytest.mark.slow
 @given(files)
-def test_any_tree(file):
+def test_any_formatted_tree_keeps_its_meaning(file):
     text = format_file(file)
     again = read(text)
     assert meaning(again) == meaning(file)

@@ -86,7 +86,7 @@ def test_big_and_deep_texts_are_answered(text, code):
 
 
 @pytest.mark.slow
-def test_a_megabyte_of_bad_bytes():
+def test_a_megabyte_of_bad_bytes_has_few_findings():
     source, diagnostics = decode(b"\xff\n" * 500_000, "t.xp")
     assert len(source.text) == 1_000_000
     assert len(diagnostics) == 21

@@ -29,7 +29,7 @@ def test_examples_parse(name):
     assert parsed.train is not None or parsed.statements
 
 
-def test_sentence():
+def test_the_sentence_has_this_tree():
     text = "train qwen2.5-3b on infinity-instruct:0625 for 3 epochs with zero2 gbs=528 bf16"
     file = tree(text)
     assert file.edition is None
@@ -46,7 +46,7 @@ def test_sentence():
     )
 
 
-def test_header_lines():
+def test_lines_of_the_header_are_in_the_tree():
     file = tree('# why\nxpc 1\n\nextends "base.xp"  # the base\ntrain "models/tiny" on "data.jsonl"\nseed 1\n')
     assert file.edition.value == 1
     assert file.extends.value == "base.xp"
@@ -68,7 +68,7 @@ def test_header_lines():
         ("a@refs/pr/1", ("a", None, None, None, "refs/pr/1")),
     ],
 )
-def test_references(text, parts):
+def test_references_have_their_parts(text, parts):
     ref = statement(f"take = {text}").value
     assert (ref.name, ref.config, ref.split, ref.slice, ref.revision) == parts
     assert ref.is_name == (parts[1:] == (None,) * 4 and "/" not in text)
@@ -92,7 +92,7 @@ def test_references(text, parts):
         ("3parsec", 3, "parsec"),
     ],
 )
-def test_numbers(text, value, unit):
+def test_numbers_have_value_and_unit(text, value, unit):
     number = statement(f"a = {text}").value
     assert (number.text, number.value, number.unit) == (text, value, unit)
     assert type(number.value) is type(value)
@@ -117,7 +117,7 @@ def test_calls_and_lists_may_span_lines():
     assert isinstance(clause.head.args[1].value, List)
 
 
-def test_blocks():
+def test_blocks_have_their_statements():
     clause = statement("a b c=1 {\n\n  flag\n  x1 = 2\n  inner {\n  }\n}")
     assert isinstance(clause.head, Ref)
     assert [type(operand) for operand in clause.operands] == [Ref, Setting]

@@ -75,25 +75,25 @@ def holds(text):
 
 @pytest.mark.slow
 @given(st.text(max_size=60))
-def test_any_text(text):
+def test_any_text_is_parsed_or_reported(text):
     holds(text)
 
 
 @given(soup)
-def test_any_soup_of_the_language(text):
+def test_any_words_of_the_language_are_parsed_or_reported(text):
     holds(text)
 
 
 @settings(max_examples=60)
 @given(broken_specs())
 @example("{{\u2028[")  # after the last character, the scanner still adds the ends of open blocks
-def test_broken_specs(text):
+def test_broken_specs_are_reported(text):
     holds(text)
 
 
 @given(st.binary(max_size=60))
 @example(b"\xfe\xff")  # only a UTF-16 byte order mark, so the one possible location is the beginning
-def test_any_bytes(data):
+def test_any_bytes_are_decoded_and_reported(data):
     source, diagnostics = decode(data, "t.xp")
     for diagnostic in diagnostics:
         assert 0 <= diagnostic.primary.span.start < max(1, len(source.text))
@@ -103,5 +103,5 @@ def test_any_bytes(data):
 @pytest.mark.slow
 @settings(max_examples=3000)
 @given(soup | broken_specs())
-def test_many_broken_specs(text):
+def test_many_broken_specs_are_reported(text):
     holds(text)

@@ -21,7 +21,7 @@ def mapped(found, *keys: str) -> None:
     assert {key: found.outcomes[key] for key in keys} == dict.fromkeys(keys, "mapped")
 
 
-def test_llamafactory_lora_plus_and_additional_modules():
+def test_llamafactory_lora_plus_and_additional_modules_become_settings():
     found = imported(
         LF + "loraplus_lr_ratio: 16.0\nadditional_target: embed_tokens,lm_head\nuse_rslora: true\nuse_dora: true\n",
         *HARDWARE,
@@ -36,7 +36,7 @@ def test_llamafactory_lora_plus_and_additional_modules():
     ("more", "iterations"),
     [("", 16), ("pissa_iter: 4\n", 4), ("pissa_iter: -1\npissa_convert: true\n", None)],
 )
-def test_llamafactory_pissa(more, iterations):
+def test_llamafactory_pissa_keeps_its_iterations(more, iterations):
     found = imported(LF + "pissa_init: true\n" + more, *HARDWARE)
     mapped(found, "pissa_init")
     assert (found.payload["lora"]["init"], found.payload["lora"].get("init_iterations")) == ("pissa", iterations)
@@ -47,7 +47,7 @@ def test_llamafactory_pissa(more, iterations):
     ("value", "init", "iterations"),
     [("pissa", "pissa", None), ("pissa_niter_8", "pissa", 8), ("olora", "olora", None), ("gaussian", "gaussian", None)],
 )
-def test_axolotl_initial_weights(value, init, iterations):
+def test_axolotl_initial_weights_become_settings(value, init, iterations):
     found = imported(
         AX + f"adapter: lora\nlora_r: 8\nlora_target_linear: true\npeft_init_lora_weights: {value}\n", *HARDWARE
     )
@@ -56,7 +56,7 @@ def test_axolotl_initial_weights(value, init, iterations):
 
 
 @pytest.mark.parametrize(("value", "outcome"), [("true", "irrelevant"), ("eva", "error"), ("loftq", "error")])
-def test_axolotl_initial_weights_without_a_setting(value, outcome):
+def test_axolotl_initial_weights_without_a_setting_are_irrelevant_or_refused(value, outcome):
     found = imported(
         AX + f"adapter: lora\nlora_r: 8\nlora_target_linear: true\npeft_init_lora_weights: {value}\n", *HARDWARE
     )
@@ -67,7 +67,7 @@ def test_axolotl_initial_weights_without_a_setting(value, outcome):
     ("more", "block", "rank"),
     [("oft_block_size: 16\n", 16, None), ("oft_rank: 4\noft_block_size: 0\n", None, 4), ("", 32, None)],
 )
-def test_llamafactory_oft(more, block, rank):
+def test_llamafactory_oft_keeps_its_blocks_and_targets(more, block, rank):
     found = imported(BARE + "finetuning_type: oft\noft_target: q_proj,v_proj\nmodule_dropout: 0.1\n" + more, *HARDWARE)
     mapped(found, "finetuning_type", "oft_target", "module_dropout")
     lora = found.payload["lora"]
@@ -75,7 +75,7 @@ def test_llamafactory_oft(more, block, rank):
     assert lora["targets"] == ["q_proj", "v_proj"]
 
 
-def test_llamafactory_oft_over_a_base_of_four_bits_and_keys_of_lora():
+def test_llamafactory_oft_keeps_four_bits_and_ignores_keys_of_lora():
     found = imported(BARE + "finetuning_type: oft\nquantization_bit: 4\nlora_rank: 8\nuse_dora: false\n", *HARDWARE)
     assert found.payload["lora"]["bits"] == 4
     assert (found.outcomes["lora_rank"], found.outcomes["use_dora"]) == ("irrelevant", "irrelevant")
@@ -112,7 +112,7 @@ def test_freezing_nothing_is_an_error():
     assert found.outcomes["freeze_trainable_layers"] == "error"
 
 
-def test_axolotl_modules_parameters_and_two_rates():
+def test_axolotl_modules_and_parameters_become_settings():
     found = imported(
         AX + "adapter: lora\nlora_r: 8\nlora_alpha: 16\nlora_modules_to_save:\n  - embed_tokens\n  - lm_head\n"
         "loraplus_lr_ratio: 8\nloraplus_lr_embedding: 1.0e-5\npeft_use_rslora: true\nlora_target_modules: [q_proj]\n",
@@ -134,7 +134,7 @@ def test_axolotl_modules_parameters_and_two_rates():
     )
 
 
-def test_axolotl_unfrozen_parameters():
+def test_axolotl_unfrozen_parameters_become_settings_or_are_refused():
     found = imported(AX + "unfrozen_parameters:\n  - ^lm_head.weight$\n  - model.layers.3[0-5]+.mlp\n", *HARDWARE)
     mapped(found, "unfrozen_parameters")
     assert found.payload["freeze"]["parameters"] == ["^lm_head.weight$", "model.layers.3[0-5]+.mlp"]
@@ -142,7 +142,7 @@ def test_axolotl_unfrozen_parameters():
         assert imported(AX + "unfrozen_parameters:\n" + more, *HARDWARE).outcomes["unfrozen_parameters"] == "error"
 
 
-def test_new_tokens():
+def test_new_tokens_are_added_to_the_tokenizer():
     found = imported(AX + "tokens:\n  - <|think|>\n  - <|/think|>\n", *HARDWARE)
     mapped(found, "tokens")
     assert found.payload["tokenizer"]["added"] == ["<|think|>", "<|/think|>"]
@@ -162,7 +162,7 @@ def test_axolotl_rows_that_are_left_out():
     assert (found.outcomes["dataset_exact_deduplication"], found.payload["data"]["unique"]) == ("irrelevant", False)
 
 
-def test_trl_model_config():
+def test_trl_model_config_becomes_an_adapter():
     found = imported(
         TRL + "use_peft: true\nuse_dora: true\nlora_modules_to_save: [lm_head]\nlora_target_parameters: null\n",
         *HARDWARE, name="sft/x.yaml",

@@ -38,7 +38,7 @@ def test_the_spec_goes_to_standard_output(here, capsys):
     assert "wrote r.chat_template.jinja" in err
 
 
-def test_or_to_a_file_with_its_files_next_to_it(here, capsys):
+def test_a_spec_is_written_with_its_files_next_to_it(here, capsys):
     status, out, err = run("r.yaml", "-o", "sub/x.xp", capsys=capsys)
     assert (status, out) == (0, "")
     assert sorted(os.listdir(here / "sub")) == ["x.chat_template.jinja", "x.xp"]
@@ -117,7 +117,7 @@ def test_hardware_as_it_is_typed(here, capsys, typed, stated):
     assert (status, f"hardware {stated}\n" in out) == (0, True)
 
 
-def test_standard_input(here, capsys, monkeypatch):
+def test_a_recipe_is_read_from_standard_input(here, capsys, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(RECIPE.encode()), encoding="utf-8"))
     status, out, _ = run("-", "--hardware", "8 x h100-80gb", capsys=capsys)
     assert status == 0

@@ -72,7 +72,7 @@ def head(method: str) -> str:
 
 @pytest.mark.slow  # the test makes thousands of imports, and compiles most of them
 @pytest.mark.parametrize(("target", "method"), nightly_but(CLASSES, lambda one: one[0] == stacks.DEFAULT))
-def test_every_argument_of_the_class(target, method):
+def test_every_argument_of_the_class_is_accounted_for(target, method):
     table = stacks.load(target)
     assert table is not None
     base = table.base_arguments(table.config(method))
@@ -116,7 +116,7 @@ def _stated(text: str, target: str, method: str, name: str, value: object) -> di
 
 @pytest.mark.parametrize("target", stacks.names())
 @pytest.mark.parametrize("block", ["accelerate", "fsdp_config", "deepspeed_config", "parallelism_config"])
-def test_every_key_of_accelerate(target, block):
+def test_every_key_of_accelerate_is_accounted_for(target, block):
     table = stacks.load(target)
     assert table is not None
     for name in sorted(table.keys(block)):
@@ -128,7 +128,7 @@ def test_every_key_of_accelerate(target, block):
 
 
 @pytest.mark.parametrize("target", stacks.names())
-def test_every_key_of_deepspeed(target):
+def test_every_key_of_deepspeed_is_accounted_for(target):
     table = stacks.load(target)
     assert table is not None
     for name in sorted({*table.launch_keys("deepspeed"), *table.keys("deepspeed"), *table.keys("deepspeed_removed")}):

@@ -91,7 +91,7 @@ def test_deepspeed_file_decides_over_multi_gpu(tmp_path) -> None:
 
 
 @pytest.mark.parametrize(("backend", "compiles"), [("INDUCTOR", True), ("NO", False), ("no", False)])
-def test_dynamo(backend: str, compiles: bool, tmp_path) -> None:
+def test_dynamo_inductor_becomes_compilation_and_others_are_refused(backend: str, compiles: bool, tmp_path) -> None:
     text = f"distributed_type: MULTI_GPU\ndynamo_config:\n  dynamo_backend: {backend}\n  dynamo_mode: default\n"
     found = launched(text, tmp_path, *HARDWARE)
     assert not found.draft.wrong, found.messages
@@ -111,7 +111,7 @@ def test_dynamo(backend: str, compiles: bool, tmp_path) -> None:
         '"elasticity": {"enabled": false, "max_train_batch_size": 2000}',
     ],
 )
-def test_deepspeed_blocks_without_effect(block: str, tmp_path) -> None:
+def test_deepspeed_blocks_without_effect_are_ignored(block: str, tmp_path) -> None:
     (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 2}, ' + block + "}")
     found = imported(HEAD, "--deepspeed", str(tmp_path / "ds.json"), *HARDWARE)
     assert not found.errors

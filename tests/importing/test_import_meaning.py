@@ -91,7 +91,7 @@ def test_an_adapter_goes_on_with_its_own_shape(tmp_path, bring):
     assert found.outcomes["lora_r" if bring is ax else "lora_rank"] == "irrelevant"
 
 
-def test_keys_of_another_generation_and_of_other_launches():
+def test_keys_of_another_generation_and_of_other_launches_are_distinguished():
     four = "peft_config: {name: lora, r: 8, target_modules: all}\nquant_config: {name: bnb, quantization_bit: 4}\n"
     quantized = lf(four, text=SECOND)
     assert (quantized.payload["lora"]["bits"], quantized.payload["lora"]["double_quant"]) == (4, True)

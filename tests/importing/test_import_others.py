@@ -36,7 +36,7 @@ def ax(more: str = "", *arguments: str):
     return imported(AX + more, *HARDWARE, *arguments)
 
 
-def test_llamafactory_defaults():
+def test_llamafactory_defaults_are_stated():
     found = lf("lora_rank: 8\n")
     lora = found.payload["lora"]
     assert (lora["rank"], lora["alpha"], lora["dropout"], lora["targets"]) == (8, 16, 0.0, "all-linear")
@@ -98,7 +98,7 @@ def test_llamafactory_reads_its_own_list_of_datasets(tmp_path):
         ("streaming: true\n", "run", "world_size", 8),
     ],
 )
-def test_llamafactory_keys(more, section, name, value):
+def test_llamafactory_keys_become_settings(more, section, name, value):
     assert lf(more).payload[section][name] == value
 
 
@@ -156,7 +156,7 @@ def test_a_stream_that_a_spec_cannot_have_is_read_before_the_run(text, more, why
     ("more", "optim"),
     [("use_galore: true\ngalore_rank: 64\n", "galore_adamw"), ("use_apollo: true\napollo_rank: 64\n", "apollo_adamw")],
 )
-def test_llamafactory_projected_optimizers(more, optim):
+def test_llamafactory_projected_optimizers_keep_their_rank(more, optim):
     found = lf("finetuning_type: full\n" + more, "finetuning_type: lora\n")
     assert found.arguments["optim"] == optim
     assert found.arguments["optim_target_modules"] == "all-linear"
@@ -164,14 +164,14 @@ def test_llamafactory_projected_optimizers(more, optim):
     assert lf(more.replace("true", "false")).arguments["optim"] == "adamw_torch_fused"
 
 
-def test_llamafactory_muon():
+def test_llamafactory_muon_keeps_its_rates():
     found = lf("finetuning_type: full\nuse_muon: true\noptim: adamw_torch\n", "finetuning_type: lora\n")
     assert found.payload["muon"]["matrices"]["adjust_lr"] == "match_rms_adamw"
     assert found.payload["muon"]["others"]["lr"] == found.payload["muon"]["matrices"]["lr"]
     assert lf("use_muon: false\n").arguments["optim"] == "adamw_torch_fused"
 
 
-def test_the_second_generation():
+def test_files_of_llamafactorys_second_generation_are_read():
     found = imported(
         "model: Qwen/Qwen3-4B\nmodel_class: llm\npeft_config:\n  name: lora\n  r: 16\n  lora_alpha: 32\n"
         "dist_config:\n  name: fsdp2\n  dcp_path: null\ntrain_dataset: data/demo.yaml\noutput_dir: out\n"
@@ -213,7 +213,7 @@ def test_llamafactory_probabilities_are_one_together(more):
 
 
 @pytest.mark.parametrize("more", ["mix_strategy: concat\n", "mix_strategy: interleave_once\n"])
-def test_llamafactory_other_mixtures(more):
+def test_llamafactory_other_mixtures_are_irrelevant_or_refused(more):
     outcome = "irrelevant" if "concat" in more else "error"
     assert imported(LF + more, *HARDWARE).outcomes["mix_strategy"] == outcome
 
@@ -223,21 +223,21 @@ def test_llamafactory_other_mixtures(more):
     [("use_badam: true\n", "use_badam"), ("stage: ppo\n", "stage"), ("use_mca: true\n", "use_mca"),
      ("cutoff_ln: 3\n", "cutoff_ln"), ("pipeline_model_parallel_size: 2\n", "pipeline_model_parallel_size")],
 )  # fmt: skip
-def test_llamafactory_keys_without_a_place(more, key):
+def test_llamafactory_keys_without_a_place_are_refused(more, key):
     text = LF.replace("stage: sft\n", "") + more if key == "stage" else LF + more
     found = imported(text, *HARDWARE)
     assert found.outcomes[key] == "error"
     assert unaccounted(found.draft, yamltext.read(text, "recipe.yaml")) == []
 
 
-def test_axolotl_muon():
+def test_axolotl_muon_keeps_its_momentum():
     found = ax("optimizer: muon\noptim_args:\n  momentum: 0.9\n")
     assert found.payload["muon"]["matrices"]["momentum"] == 0.9
     assert found.payload["muon"]["others"]["betas"] == [0.95, 0.95]
     assert "norms and biases" in found.draft.differences["optimizer"]
 
 
-def test_axolotl_defaults():
+def test_axolotl_defaults_are_stated():
     found = ax("gradient_checkpointing: true\nval_set_size: 0.05\nevals_per_epoch: 4\nsaves_per_epoch: 1\n")
     assert found.arguments["assistant_only_loss"] is True
     assert found.arguments["activation_checkpointing_kwargs"] == {"use_reentrant": True}
@@ -280,7 +280,7 @@ def test_axolotl_without_held_out_rows_evaluates_nothing():
         ("special_tokens:\n  pad_token: '<|pad|>'\n", "tokenizer", "pad_token", "<|pad|>"),
     ],
 )  # fmt: skip
-def test_axolotl_keys(more, section, name, value):
+def test_axolotl_keys_become_settings(more, section, name, value):
     assert ax(more).payload[section][name] == value
 
 
@@ -296,14 +296,14 @@ def test_axolotl_keys(more, section, name, value):
         ("  - path: a/b\n    type: chat_template\n    split: train[:20%]\n", "messages", None),
     ],
 )  # fmt: skip
-def test_axolotl_data(rows, shape, columns):
+def test_axolotl_data_keeps_its_shape_and_columns(rows, shape, columns):
     found = imported(AX.replace("  - path: org/chat\n    type: chat_template\n", rows), *HARDWARE)
     (source,) = found.payload["data"]["sources"]
     assert (source["shape"], source["columns"]) == (shape, columns)
     assert source["slice"] == ("20%" if "20%" in rows else None)
 
 
-def test_axolotl_preferences():
+def test_axolotl_preferences_become_dpo():
     rows = (
         "  - path: a/b\n    type: chat_template.default\n    field_messages: talk\n    field_chosen: good\n"
         "    field_rejected: bad\n"
@@ -315,7 +315,7 @@ def test_axolotl_preferences():
     assert "beta = 0.3" in found.text
 
 
-def test_axolotl_ipo_and_the_hub():
+def test_axolotl_ipo_and_the_hub_become_settings():
     found = imported(
         AX.replace("type: chat_template", "type: chatml.intel") + "rl: ipo\nhub_model_id: me/x\n", *HARDWARE
     )
@@ -330,7 +330,7 @@ def test_axolotl_ipo_and_the_hub():
     [("rl: ebft\n", "rl"), ("unfrozen_parameters: ['lm_head[:9]']\n", "unfrozen_parameters"),
      ("plugins: [x.DiffusionPlugin]\n", "plugins"), ("tensor_parallel_size: 2\n", "tensor_parallel_size")],
 )  # fmt: skip
-def test_axolotl_keys_without_a_place(more, key):
+def test_axolotl_keys_without_a_place_are_refused(more, key):
     found = ax(more)
     assert found.outcomes[key] == "error"
     assert unaccounted(found.draft, yamltext.read(AX + more, "recipe.yaml")) == []

@@ -148,7 +148,7 @@ def test_missing_rewards_are_a_decision(here, capsys):
     assert run("r.yaml", "--partial", capsys=capsys)[0] == 0
 
 
-def test_variables_of_yaml(here, capsys):
+def test_variables_of_yaml_are_expanded(here, capsys):
     (here / "r.yaml").write_text(HEAD + "hub_model_id: me/x${VERSION}\nlearning_rate: ${LR:-2e-6}\n")
     status, out, _ = run("r.yaml", "--set", "VERSION=-v2", capsys=capsys)
     assert status == 0

@@ -61,7 +61,7 @@ check these values.
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=short)
-def test_a_recipe_of_the_hugging_face_family(path):
+def test_a_recipe_of_the_hugging_face_family_keeps_its_arguments(path):
     # The handbook's README launches adapters with accelerate's plain data parallelism.
     launched = "ddp.yaml" if "qlora" in path else "zero3.yaml"
     family = os.path.join(PUBLISHED, short(path).split(os.sep)[0], "recipes", "accelerate_configs", launched)
@@ -92,7 +92,7 @@ def test_a_recipe_of_the_hugging_face_family(path):
 
 
 @pytest.mark.parametrize("path", files("*/recipes/accelerate_configs/*.yaml"), ids=short)
-def test_an_accelerate_file(path):
+def test_an_accelerate_file_becomes_a_strategy(path):
     draft, spec = convert(text_of(path), name=path)
     assert unaccounted(draft, yamltext.read(text_of(path), path)) == []
     assert not draft.wrong
@@ -131,7 +131,7 @@ IMPOSSIBLE = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("paths", [AXOLOTL, LLAMAFACTORY], ids=["axolotl", "llamafactory"])
-def test_the_examples_of_other_tools(paths):
+def test_the_examples_of_other_tools_are_accounted_for(paths):
     refused = {}
     for path in paths:
         draft, _ = convert(text_of(path), *HARDWARE, name=path, folder=os.path.dirname(path))

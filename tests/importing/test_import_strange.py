@@ -35,7 +35,7 @@ def test_oversized_value_is_reported_with_its_line(name: str, tmp_path: Path, mo
 
 
 @pytest.mark.parametrize("value", ["1e400", "1e300", NINES])
-def test_or_of_a_command_line(value: str, capsys) -> None:
+def test_a_number_too_large_on_a_command_line_is_refused(value: str, capsys) -> None:
     line = f"trl sft --model_name_or_path a/b --dataset_name c/d --learning_rate {value}"
     assert main(["import", "--command", line]) == 2
     assert capsys.readouterr().err == "xpc: --command:1: a number is larger than any setting takes\n"

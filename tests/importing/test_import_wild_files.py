@@ -341,7 +341,7 @@ def test_a_mixer_has_a_configuration_for_each_data_set() -> None:
     assert imported(mixed + "dataset_configs:\n- main\n", *HARDWARE, "--method", "sft").draft.wrong
 
 
-def test_trl_file_with_processes_and_a_newer_tracker() -> None:
+def test_trl_file_keeps_its_processes_and_a_newer_tracker() -> None:
     found = imported(OPEN_R1 + "num_processes: 4\nreport_to: trackio\n", "--method", "sft")
     assert not found.errors, found.errors
     assert found.draft.settings["hardware"].text == "4 x h100-80gb"

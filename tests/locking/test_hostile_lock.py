@@ -123,14 +123,14 @@ def read(folder, text):
     return lockfile.read(Workspace(str(folder), lock="x.xp.lock"))
 
 
-def test_a_lock_of_every_field(tmp_path):
+def test_a_lock_of_every_field_is_read(tmp_path):
     lock, problems = read(tmp_path, LOCK)
     assert problems == []
     assert (lock.pins[0].revision, lock.environments["requirements.txt"].resolved[0]) == (COMMIT, "jinja2==3.1.6")
 
 
 @pytest.mark.parametrize(("old", "new"), FORGED.values(), ids=FORGED)
-def test_a_field_of_another_form(old, new, tmp_path):
+def test_a_field_of_another_form_is_refused(old, new, tmp_path):
     assert old in LOCK
     lock, (problem,) = read(tmp_path, LOCK.replace(old, new, 1))
     assert (lock, problem.code) == (None, "XP114")

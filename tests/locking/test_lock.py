@@ -134,7 +134,7 @@ def test_rows_of_a_registered_dataset_are_those_of_the_pinned_commit(tmp_path, s
     assert "steps: 10," in run(tmp_path, served, "plan", "x.xp")[1]
 
 
-def test_no_request_without_update(locked, served):
+def test_commands_without_update_send_no_request(locked, served):
     served.requested.clear()
     for words in (["lock", "x.xp"], ["check", "x.xp"], ["compile", "x.xp", "--locked"], ["verify", "x.bundle"],
                   ["diff", "x.xp", "x.bundle"]):  # fmt: skip

@@ -15,11 +15,11 @@ from xpc.compiler.locking.state import described
     (("dataset", "me/rows", "", "part"), "the dataset me/rows:part"),
     (("model", "me/model", "v1", ""), "the model me/model@v1"),
 ])  # fmt: skip
-def test_a_reference_in_words(reference: tuple[str, str, str, str], text: str) -> None:
+def test_a_reference_is_written_in_words(reference: tuple[str, str, str, str], text: str) -> None:
     assert described(reference) == text
 
 
-def test_columns_and_rows_of_a_card() -> None:
+def test_columns_and_rows_of_a_card_are_read() -> None:
     splits = [{"name": "train", "num_examples": 7}, {"name": "test", "num_examples": -1}]
     one = {"features": [{"name": "text"}, {"name": "id"}], "splits": splits}
     other = {"config_name": "part", "features": [{"name": "chat"}], "splits": []}

@@ -120,7 +120,7 @@ method grpo {
 }"""
 
 
-def test_the_example_of_the_language(tmp_path: Path) -> None:
+def test_the_example_of_the_language_becomes_arguments(tmp_path: Path) -> None:
     root = put(tmp_path, {"rewards.py": REWARDS})
     found = plan(GRPO, root=root, train=PROMPTS)
     names = ("num_generations", "max_completion_length", "temperature", "reward_weights", "use_vllm", "vllm_mode",
@@ -146,7 +146,7 @@ def test_the_example_of_the_language(tmp_path: Path) -> None:
     assert b"128 = 16 completions x 1 accumulation" in files["launch.sh"]
 
 
-def test_weights_of_rewards(tmp_path: Path) -> None:
+def test_weights_of_rewards_become_arguments(tmp_path: Path) -> None:
     root = put(tmp_path, {"rewards.py": REWARDS})
     got = arguments('method grpo(rewards=[format, file("rewards.py:tag_count", weight=2)])', root=root, train=PROMPTS)
     assert got["reward_weights"] == [1.0, 2.0]
@@ -196,7 +196,7 @@ def test_arguments_inside_the_quotes_get_the_form_with_file(tmp_path: Path) -> N
         "if True:\n    tag_count: object = print\n",
     ],
 )
-def test_ways_to_define_a_reward(source: str, tmp_path: Path) -> None:
+def test_every_way_to_define_a_reward_is_accepted(source: str, tmp_path: Path) -> None:
     root = put(tmp_path, {"rewards.py": source})
     assert arguments('method grpo(rewards="rewards.py:tag_count")', root=root, train=PROMPTS)["reward_weights"] is None
 

@@ -166,7 +166,7 @@ def test_copy_of_one_member_is_complete(tmp_path):
     assert tree(tmp_path / "again" / "s") == files
 
 
-def test_the_command_line(tmp_path):
+def test_commands_report_the_members_of_a_sweep(tmp_path):
     put(tmp_path, {"t.xp": UNBATCHED + "memory(checkpointing)\n" + TWO})
     done = xpc("compile", "t.xp", cwd=str(tmp_path))
     assert (done.returncode, done.stdout) == (

@@ -30,7 +30,7 @@ def test_every_golden_shows_its_code():
     assert not [case.title for case in EVERY if case.code not in kept(case).partition(f"\n{SEPARATOR}\n")[2]]
 
 
-def test_no_orphan_and_none_missing():
+def test_each_case_and_code_has_a_golden_file():
     names = set(os.listdir(FOLDER))
     assert names == {f"{case.title}.txt" for case in EVERY}
     shown = {name[:5] for name in names}

@@ -100,7 +100,7 @@ def quoted(text):
 
 
 @pytest.mark.parametrize("slot", SLOTS)
-def test_texts_of_every_kind_in_every_slot(slot, tmp_path):
+def test_hostile_texts_in_every_slot_change_no_script(slot, tmp_path):
     plain = compiled(spec())
     for payload in PAYLOADS:
         text = SLOTS[slot](quoted(payload))
@@ -312,7 +312,7 @@ def test_long_lists_and_many_rows():
 @pytest.mark.parametrize(
     "before", ["train qwen2.5-3b on capybara[", 'train qwen2.5-3b on "rows.jsonl"[', "xpc 1\nsplit = test["]
 )
-def test_a_bracket_before_many_of_one_character(before, blank):
+def test_a_bracket_before_many_of_one_character_is_reported(before, blank):
     assert "XP0" in " ".join(errors(checked(before + blank * 3000 + "\n")))
 
 

@@ -59,7 +59,7 @@ def test_prompts_of_a_large_round(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("family", ["qwen3_moe", "qwen2"])
-def test_a_config_of_many_layers(family: str, tmp_path: Path) -> None:
+def test_a_config_of_many_layers_is_read_quickly(family: str, tmp_path: Path) -> None:
     more = {"num_experts": 8, "moe_intermediate_size": 32, "num_experts_per_tok": 2, "decoder_sparse_step": 3}
     config = {
         **CONFIG,
@@ -126,7 +126,7 @@ def test_divisors_are_those_of_a_loop() -> None:
         assert nearest(to, number) == min(all_[1:], key=lambda one: abs(one - to), default=None)
 
 
-def test_divisors_of_large_numbers() -> None:
+def test_divisors_of_large_numbers_are_found_quickly() -> None:
     with limited():
         assert factors(2**63 - 25) == [2**63 - 25]
         assert factors((2**31 - 1) * 6) == [2, 3, 2**31 - 1]
@@ -141,7 +141,7 @@ def test_a_fraction_of_a_group_is_still_refused() -> None:
     assert "XP660" in errors(checked(spec("method grpo(generations=7, rewards=[format])", train=ONLINE)))
 
 
-def test_thousands_of_unknown_tasks() -> None:
+def test_thousands_of_unknown_tasks_are_reported_quickly() -> None:
     names = ", ".join(f"mmlu_profesional_{number}" for number in range(4000))
     with limited():
         found = checked(spec(f"eval(tasks=[{names}])"))

@@ -193,7 +193,7 @@ def test_the_end_of_a_long_prompt_is_kept(warm: Warm, target: str, method: str) 
 @pytest.mark.parametrize(
     ("target", "data", "settings"), nightly_but(DISTILLED, lambda one: one[0] == OTHERS[0] and one[2] == OWN)
 )
-def test_every_form_of_distillation(warm: Warm, target: str, data: str, settings: str) -> None:
+def test_every_form_of_distillation_shows_the_trained_rows(warm: Warm, target: str, data: str, settings: str) -> None:
     """If the student generates all answers, no answer of the rows is trained on, so a preview shows only the prompts.
     With `lmbda = 0`, the rows' answers are trained on and shown.
     """
@@ -215,7 +215,7 @@ combines a kind of row and a kind of packing, which `make test` tries separately
 
 @pytest.mark.parametrize("target", EACH_STACK)
 @pytest.mark.parametrize("name", nightly_but(SUPERVISED, lambda name: name not in BY_ANOTHER))
-def test_every_kind_of_row_and_packing(warm: Warm, target: str, name: str) -> None:
+def test_every_kind_of_row_and_packing_shows_the_trained_rows(warm: Warm, target: str, name: str) -> None:
     data, method, batch = SUPERVISED[name]
     if lacks(target, name):
         pytest.skip("the stack's trl cannot do this on a CPU")
@@ -272,7 +272,7 @@ DAILY = ("gemma3", "llama3.1")
 
 @pytest.mark.parametrize("target", EACH_STACK)
 @pytest.mark.parametrize("template", nightly_but(sorted(TEMPLATES), DAILY.__contains__))
-def test_every_built_in_template(warm: Warm, template: str, target: str) -> None:
+def test_every_built_in_template_shows_the_trained_rows(warm: Warm, template: str, target: str) -> None:
     more = (f"model(chat_template={template})", "method sft")
     text = written("sft", target, "messages", *more, batch="seq=256").replace('"tiny"', '"begun"')
     answer, batches = both(warm, f"template-{target}-{template}", text, target)

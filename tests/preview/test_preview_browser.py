@@ -22,7 +22,7 @@ function look(inside) {
 
 @pytest.mark.nightly
 @in_browser
-def test_in_a_browser(tmp_path: Path) -> None:
+def test_the_page_shows_every_token_in_a_browser(tmp_path: Path) -> None:
     """The page shows every token, marks the tokens that have a loss, and is never wider than the window."""
     long = row(sequence("text", *QUESTION, ("<assistant>", 0, 1), ("word" * 300, 1, 1)), number=1, verdicts=[WRONG])
     text = page(found(TALK, long), "run.xp")

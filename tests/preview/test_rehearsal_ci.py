@@ -74,7 +74,9 @@ def test_a_spec_is_rehearsed_once(repository: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.slow
-def test_only_what_changed_since_the_base(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_specs_that_changed_since_the_base_are_rehearsed(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (repository / "sub" / "b.xp").write_text(written(batch="gbs=64 micro=8", save='save "out/b"'))
     commit("second")
     assert rehearsed(monkeypatch, "--base", "HEAD~1")[0] == ["sub/b.xp"]

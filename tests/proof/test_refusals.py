@@ -67,7 +67,7 @@ def bundle(location: str, tmp_path: Any) -> Callable[..., str]:
     return make
 
 
-def test_another_version_of_a_package(bundle: Callable[..., str], warm: Warm, tmp_path: Any) -> None:
+def test_another_version_of_a_package_is_refused(bundle: Callable[..., str], warm: Warm, tmp_path: Any) -> None:
     made = bundle(spec())
     put(made, {"requirements.txt": "trl==1.15.0\nno-such-package==2\n"})
     run = warm.launch(made, str(tmp_path))
@@ -119,7 +119,9 @@ def test_a_speaker_that_nobody_knows_further_down(
     assert run.done.stderr.count("\n") == 1, run.done.stderr
 
 
-def test_a_model_without_a_chat_template(bundle: Callable[..., str], warm: Warm, tmp_path: Any, location: str) -> None:
+def test_a_model_without_a_chat_template_is_refused(
+    bundle: Callable[..., str], warm: Warm, tmp_path: Any, location: str
+) -> None:
     shutil.copytree(os.path.join(location, "tiny"), os.path.join(location, "bare"), dirs_exist_ok=True)
     os.remove(os.path.join(location, "bare", "chat_template.jinja"))
     made = bundle(spec().replace('"tiny"', '"bare"'), checked=False)
@@ -155,7 +157,9 @@ def test_a_folder_that_somebody_else_uses(bundle: Callable[..., str], warm: Warm
 
 
 @pytest.mark.parametrize(("started", "hardware"), [(1, "2 x cpu"), (2, "cpu")])
-def test_another_number_of_processes(bundle: Callable[..., str], tmp_path: Any, started: int, hardware: str) -> None:
+def test_another_number_of_processes_is_refused(
+    bundle: Callable[..., str], tmp_path: Any, started: int, hardware: str
+) -> None:
     made = bundle(spec(hardware=hardware))
     words = ["-m", "torch.distributed.run", "--nproc_per_node", str(started), "--standalone", f"{made}/trainer/main.py"]
     done = subprocess.run([interpreter(DEFAULT), *words], cwd=tmp_path, env=environment(), capture_output=True,
@@ -168,7 +172,7 @@ def test_another_number_of_processes(bundle: Callable[..., str], tmp_path: Any, 
     assert os.listdir(tmp_path) == []
 
 
-def test_by_hand_in_one_process(bundle: Callable[..., str], warm: Warm, tmp_path: Any) -> None:
+def test_a_start_by_hand_in_one_process_is_refused(bundle: Callable[..., str], warm: Warm, tmp_path: Any) -> None:
     made = bundle(spec(hardware="2 x cpu"))
     done = subprocess.run([warm.of(DEFAULT).python, f"{made}/trainer/main.py"], cwd=tmp_path, env=environment(),
                           capture_output=True, text=True, check=False, timeout=HUNG)  # fmt: skip
@@ -176,7 +180,7 @@ def test_by_hand_in_one_process(bundle: Callable[..., str], warm: Warm, tmp_path
     assert done.stderr.startswith("error: the launcher started 1 process(es)")
 
 
-def test_an_unknown_word(bundle: Callable[..., str], warm: Warm, tmp_path: Any) -> None:
+def test_an_unknown_argument_is_refused(bundle: Callable[..., str], warm: Warm, tmp_path: Any) -> None:
     words = [warm.of(DEFAULT).python, f"{bundle(spec())}/trainer/main.py", "--lr", "1"]
     done = subprocess.run(words, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False,
                           timeout=HUNG)  # fmt: skip

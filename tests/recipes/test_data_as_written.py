@@ -78,7 +78,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_configs_splits_and_slices_of_a_dataset(hub: Path) -> None:
+def test_configs_splits_and_slices_of_a_dataset_are_read(hub: Path) -> None:
     train, held, plan = built(
         hub, "data rows {", "  org/chat:short[train:50%] {", "    columns = [messages]", "  }",
         "  org/chat:long[train] {", "    columns = [messages]", "    take = 3", "  }", "  shuffle = false", "}",
@@ -103,7 +103,7 @@ def test_missing_split_is_reported(hub: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", [0, 7])
-def test_seeds_and_holdouts(hub: Path, seed: int) -> None:
+def test_seeds_decide_the_held_out_rows(hub: Path, seed: int) -> None:
     train, held, _ = built(hub, "data rows {", "  org/chat:short", f"  seed = {seed}", "  holdout = 25%", "}",
                            "eval(every=epoch)")  # fmt: skip
     stored = datasets.Dataset.from_list([json.loads(line) for line in turns("s", 20).splitlines()])
@@ -129,7 +129,7 @@ def write(path: Path, rows: list[dict[str, Any]]) -> None:
 
 @pytest.mark.parametrize("ending", ["jsonl", "json", "parquet", "csv"])
 @pytest.mark.parametrize("folder", [False, True], ids=["file", "folder"])
-def test_local_files_of_every_kind(tmp_path: Path, ending: str, folder: bool) -> None:
+def test_local_files_of_every_kind_are_read(tmp_path: Path, ending: str, folder: bool) -> None:
     location = tmp_path / "rows"
     location.mkdir()
     write(location / f"train.{ending}", [{"prompt": f"{i}?", "completion": " no", "id": i} for i in range(3)])

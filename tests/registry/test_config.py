@@ -128,7 +128,7 @@ def facts(config):
     return found
 
 
-def test_a_llama_config_by_hand():
+def test_a_llama_config_has_the_facts_computed_by_hand():
     # One layer: q and o, k and v, three MLP matrices, two norms. Outside: two embeddings, one norm.
     layer = 2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 128 + 2 * 64
     found = facts(LLAMA)
@@ -182,7 +182,7 @@ def test_a_number_that_is_not_one_is_a_missing_key():
     assert facts_from_config({**LLAMA, "vocab_size": True}, "tiny", "x") == sentence
 
 
-def test_no_model_type():
+def test_a_config_without_a_model_type_is_refused():
     assert facts_from_config({}, "tiny", "x") == "the configuration has no `model_type`"
 
 

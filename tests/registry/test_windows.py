@@ -76,7 +76,7 @@ def test_the_layers_that_slide_are_the_librarys(config):
 
 
 @pytest.mark.slow
-def test_the_registered_models():
+def test_windows_of_the_registered_models_are_known():
     disagree = {}
     for alias in MODELS:
         config = build.model_config(MODELS, alias)

@@ -31,7 +31,7 @@ def applied(old: list[str], difference: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("context", [0, 1, 2])
-def test_drawn_texts(context: int) -> None:
+def test_differences_of_drawn_texts_are_correct(context: int) -> None:
     chance = random.Random(context)
     for _ in range(500):
         old = [chance.choice("abcdefghij") for _ in range(chance.randint(0, 30))]
@@ -54,7 +54,7 @@ def test_it_looks_as_difflib_writes_it() -> None:
 
 
 @pytest.mark.parametrize("different", [1, 2, 10, 100, 40_000])
-def test_megabytes_of_lines_that_repeat(different: int) -> None:
+def test_megabytes_of_repeated_lines_are_compared_quickly(different: int) -> None:
     chance = random.Random(different)
     old, new = ([str(chance.randrange(different)) for _ in range(length)] for length in (50_000, 50_001))
     started = time.process_time()

@@ -23,7 +23,7 @@ def at(text: str, piece: str) -> list[str]:
     return [line[4:] for line in shown[3:5]]
 
 
-def test_the_example_of_the_language_page() -> None:
+def test_the_example_of_the_language_page_is_rendered_exactly() -> None:
     assert render([divide()], "full") == EXAMPLE + "\n1 error\n"
 
 
@@ -107,7 +107,7 @@ def test_names_and_messages_are_not_sent_raw() -> None:
     assert "^^^ <U+009B>2J\n" in shown
 
 
-def test_order_and_duplicates() -> None:
+def test_findings_are_sorted_and_duplicates_dropped() -> None:
     one, two = Source("a.xp", "x y\nz\n"), Source("b.xp", "x")
 
     def finding(source: Source, piece: str, severity: str = "error") -> Diagnostic:
@@ -129,7 +129,7 @@ def test_order_and_duplicates() -> None:
 
 
 @pytest.mark.parametrize("format", ["full", "concise"])
-def test_color_only_on_request_and_nothing_but_color(format: str) -> None:
+def test_color_is_added_only_on_request(format: str) -> None:
     found = [divide(), conflict(), assumed()]
     plain, colored = render(found, format), render(found, format, color=True)
     assert "\x1b" not in plain

@@ -16,7 +16,7 @@ SCHEMA = Draft202012Validator(json.loads(Path(__file__).with_name("sarif-2.1.0.j
 """The schema of SARIF 2.1.0, as @microsoft/sarif-multitool-linux 5.7.0 ships it."""
 
 
-def test_json_of_an_error_with_an_edit() -> None:
+def test_json_has_the_edit_of_an_error() -> None:
     assert json.loads(render([spelling()], "json")) == [
         {
             "code": "XP101",
@@ -36,7 +36,7 @@ def test_json_of_an_error_with_an_edit() -> None:
     ]
 
 
-def test_json_of_two_places_and_of_none() -> None:
+def test_json_has_both_places_of_a_finding_or_none() -> None:
     two, none = json.loads(render([assumed(), conflict()], "json"))
     assert two["related"] == [
         {"file": "two.xp", "line": 100, "column": 14, "end_line": 100, "end_column": 23,
@@ -53,7 +53,7 @@ def test_json_of_a_span_over_lines_is_exact_and_nothing_is_shortened() -> None:
     assert len(found["message"]) == 5000
 
 
-def test_nothing_found() -> None:
+def test_without_findings_the_formats_are_empty() -> None:
     assert render([], "json") == "[]\n"
     assert render([], "github") == ""
     assert render([], "concise") == ""
@@ -62,7 +62,7 @@ def test_nothing_found() -> None:
     assert run["tool"]["driver"]["rules"] == []
 
 
-def test_github_commands() -> None:
+def test_github_commands_have_severity_and_place() -> None:
     assert render([divide(), conflict(), assumed()], "github").splitlines() == [
         "::warning file=two.xp,line=1,endLine=1,col=11,endColumn=15,title=XP301 bf16-needs-ampere::V100 has no bf16"
         "%0Aasked for here%0Atwo.xp:100:14: compute capability 7.0%0Ahelp: precision fp32%0Aprecision fp16",
@@ -137,7 +137,7 @@ def check_region(region: Any) -> None:
     assert start <= (region["endLine"], region["endColumn"])
 
 
-def test_sarif_of_a_fix() -> None:
+def test_sarif_has_the_replacement_of_a_fix() -> None:
     run = sarif(spelling(), divide(), assumed())
     assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == ["XP101", "XP201", "XP701"]
     region = {"startLine": 1, "startColumn": 72, "endLine": 1, "endColumn": 77}
@@ -167,7 +167,7 @@ def test_sarif_of_a_fix() -> None:
     assert "locations" not in run["results"][2]
 
 
-def test_sarif_of_two_places() -> None:
+def test_sarif_has_both_places_of_a_finding() -> None:
     (result,) = sarif(conflict())["results"]
     assert result["level"] == "warning"
     (other,) = result["relatedLocations"]

@@ -47,7 +47,7 @@ def page(location: Path, runs: int) -> str:
 @in_browser
 @pytest.mark.parametrize("runs", [1, 2, 3])
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_in_a_browser(tmp_path: Path, runs: int, dark: bool) -> None:
+def test_the_page_fits_phones_and_desktops_in_a_browser(tmp_path: Path, runs: int, dark: bool) -> None:
     """The browser reports no error, the page is never wider than its window, the curves are large enough on a phone,
     and every value is shown. On a phone, the table of two runs fits, too; the table of three runs scrolls in its frame.
     """

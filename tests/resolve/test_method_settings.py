@@ -66,7 +66,7 @@ def test_qlora_is_four_bits_and_loads_what_it_computes_in() -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_an_adapter_on_every_method(method: str) -> None:
+def test_every_method_accepts_an_adapter(method: str) -> None:
     found = plan(of(method), "lora(rank=4)", train=ON.get(method, PAIRS))
     assert (found["method"]["name"], found["lora"]["rank"]) == (method, 4)
 
@@ -78,7 +78,7 @@ def test_importance_ratios_have_no_dropout_by_default(method: str, dropout: floa
         assert found["lora"]["dropout"] == expected
 
 
-def test_one_adapter(tmp_path: Path) -> None:
+def test_a_second_adapter_is_refused(tmp_path: Path) -> None:
     assert errors(checked(spec("lora", "qlora"))) == ["XP103"]
     assert errors(checked(spec("lora(bits=5)"))) == ["XP107"]
     root = put(tmp_path, {"base.xp": "lora(rank=8)\n"})
@@ -119,7 +119,7 @@ def test_an_adapter_leaves_room_for_a_larger_micro_batch() -> None:
         ("rloo", "method(scale_rewards=group)"),
     ],
 )
-def test_a_setting_of_another_method(method: str, lines: str) -> None:
+def test_a_setting_of_another_method_is_refused(method: str, lines: str) -> None:
     found = checked(spec(of(method), lines, train=ON.get(method, PAIRS)))
     assert errors(found) == ["XP126"], shown(found)
     off = lines.replace("packing", "packing=false").replace("assistant_only", "assistant_only=false")
@@ -176,7 +176,7 @@ def test_a_hub_dataset_has_the_usual_shape_of_the_method() -> None:
         assert found.spec.data[0].shape == shapes[0]
 
 
-def test_a_prompt_column() -> None:
+def test_a_prompt_column_is_named_or_found() -> None:
     def source(*lines: str, **around: str) -> dict[str, Any]:
         return dict(plan(*lines, **around)["data"]["sources"][0])
 
@@ -192,7 +192,7 @@ def test_a_prompt_column() -> None:
     assert mix["columns"] == ["problem", "solution"]
 
 
-def test_data_of_another_method() -> None:
+def test_data_of_another_method_is_refused() -> None:
     for method, train in (("dpo", ON["sft"]), ("grpo", PAIRS), ("sft", PROMPTS), ("reward", PROMPTS)):
         found = checked(spec(of(method), train=train))
         assert errors(found) == ["XP503"], shown(found)
@@ -202,7 +202,7 @@ def test_data_of_another_method() -> None:
     assert {shape for one in METHODS.values() for shape in one.shapes} == set(SHAPES)
 
 
-def test_values_of_the_spec() -> None:
+def test_values_of_the_spec_have_their_types() -> None:
     found = checked(spec("method dpo(loss=[sigmoid(weight=0.5), sft])", "qlora(bits=8)", train=PAIRS))
     one = found.spec
     assert one is not None, shown(found)

@@ -54,7 +54,7 @@ def test_a_block_a_call_and_a_line_say_the_same(form):
     assert names(spec() + form) == ["lr=1e-06", "lr=2e-06"]
 
 
-def test_a_sweep_in_the_header():
+def test_a_sweep_in_the_header_has_its_members():
     assert names(SENTENCE.rstrip() + " sweep(lr=[1e-6, 2e-6])\n") == ["lr=1e-06", "lr=2e-06"]
 
 

@@ -144,7 +144,7 @@ def test_new_tokens_are_reported_for_another_base_model():
     assert "new to the model's vocabulary" in one.help
 
 
-def test_a_sweep_of_templates():
+def test_a_sweep_of_templates_copies_each_template():
     found = checked(chat("chatml") + "sweep { model.chat_template = [qwen2.5, zephyr] }\n")
     assert errors(found) == [], shown(found)
     assert {one.spec.template.file for one in found.members} == {

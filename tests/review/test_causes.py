@@ -82,7 +82,7 @@ def test_a_setting_that_one_member_restates_is_counted_without_it(repository: Pa
     assert summaries(lines) == ["base/house.xp:5 strategy.overlap_comm unset -> true: 3 specs, 3 sweeps (9 members)"]
 
 
-def test_lines_with_words_after_with_models_data_and_extra(repository: Path) -> None:
+def test_lines_of_models_data_and_extra_are_named(repository: Path) -> None:
     more = MIDDLE.replace("seed 8", "seed 9") + "extra trl { logging_first_step = true }\n"
     _, lines = changed(repository, {"middle/trained.xp": more})
     assert summaries(lines) == [

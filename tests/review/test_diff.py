@@ -67,7 +67,7 @@ def test_half_the_batch_is_twice_the_steps_and_the_same_tokens(tmp_path):
         (("infinity-instruct:0625", "someone/else"), "same"),
     ],
 )
-def test_the_first_line(change, line, tmp_path):
+def test_the_first_line_names_the_change(change, line, tmp_path):
     out = difference(diff(tmp_path, SEED, SEED.replace(*change)))
     assert out.split("\n")[0] == line or (line == "same" and "tokens" not in out.split("\n")[0])
 
@@ -92,7 +92,7 @@ def test_findings_and_programs_that_come_and_go(tmp_path):
     assert not back["new"]
 
 
-def test_data_whose_bytes_changed(tmp_path):
+def test_data_whose_bytes_changed_is_reported(tmp_path):
     text = spec(train='qwen2.5-3b on "rows.jsonl" for 1 epochs')
     before, after = (
         put(tmp_path / "a", {"t.xp": text, "rows.jsonl": ROW * 9}),
@@ -313,7 +313,7 @@ def test_run_against_a_sweep(tmp_path):
     assert found["headline"] == "1 run -> 4 runs: optimizer.lr, seed swept"
 
 
-def test_the_folder_of_a_sweep(tmp_path):
+def test_the_folder_of_a_sweep_is_compared_with_its_spec(tmp_path):
     root = put(tmp_path, {"t.xp": SWEEP})
     assert xpc("compile", "t.xp", cwd=root).returncode == 0
     done = xpc("diff", "t.xp", "t.bundle", "--exit-code", cwd=root)
@@ -464,7 +464,7 @@ def test_settings_of_save_decide_whether_there_are_checkpoints_to_resume(tmp_pat
     assert consequences(tmp_path, one, other)[2]["checkpoints"] == sentence
 
 
-def test_evaluations_and_their_rows(tmp_path):
+def test_more_evaluations_and_rows_are_counted(tmp_path):
     before = spec("eval(every=100)", train='qwen2.5-0.5b-instruct on "rows.jsonl" for 9000 steps')
     before = before.replace("\n\nhardware", "\n\ndata { holdout = 20 }\nhardware")
     put(tmp_path, {"rows.jsonl": ROW * 400})

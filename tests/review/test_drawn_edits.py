@@ -208,7 +208,7 @@ def edit_of_a_spec(draw: random.Random, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("number", range(EDITS))
-def test_a_drawn_edit(number: int, bundles: Path, tmp_path: Path) -> None:
+def test_a_drawn_edit_gets_the_right_verdict(number: int, bundles: Path, tmp_path: Path) -> None:
     draw = random.Random(f"{DRAWN} {number}")
     if draw.random() < 0.6:
         edit_of_a_bundle(draw, bundles, tmp_path)

@@ -176,7 +176,7 @@ def test_a_tampered_file_of_a_run(location, name, how):
     ids=lambda one: one.split(":")[0],
 )
 @pytest.mark.parametrize("sealed", [False, True])
-def test_an_edited_summary(location, old, new, sealed):
+def test_an_edited_summary_is_reported(location, old, new, sealed):
     path = finished(location) / "summary.json"
     text = path.read_text()
     assert old in text
@@ -201,7 +201,7 @@ STRANGE = {
 
 
 @pytest.mark.parametrize("name", STRANGE)
-def test_a_value_of_another_type(location, name):
+def test_a_value_of_another_type_is_reported(location, name):
     """If a sealed summary has a value of a wrong type, `verify` reports this and does not end with a traceback."""
     path = finished(location) / "summary.json"
     facts = json.loads(path.read_text().rpartition(',\n  "seal"')[0] + "\n}")
@@ -240,7 +240,7 @@ LEFT = {
 
 
 @pytest.mark.parametrize("name", LEFT)
-def test_an_entry_that_the_run_did_not_write(location, name):
+def test_an_entry_that_the_run_did_not_write_is_reported(location, name):
     """Every entry that the run did not write is reported. Entries without the extension of a model file, such as a link
     `merged`, were once not reported.
     """
@@ -266,7 +266,7 @@ def test_more_folders_than_are_searched(location, monkeypatch):
     assert "more than 2 folders, and the others are not searched" in of_run(location)[1]
 
 
-def test_added_weights_and_a_summary_without_digests(location):
+def test_added_weights_and_a_summary_without_digests_are_reported(location):
     out = finished(location)
     put(out, {"model-00002.safetensors": b"x"})
     assert "model-00002.safetensors was added" in of_run(location)[1]

@@ -302,7 +302,7 @@ def compared(before: Path, after: Path) -> tuple[str, int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", EDITS)
-def test_the_verdict_on_an_edit(what: str, bundles: Path, tmp_path: Path) -> None:
+def test_an_edit_gets_the_right_verdict(what: str, bundles: Path, tmp_path: Path) -> None:
     name, expected, edit = EDITS[what]
     before, after = bundles / f"{name}.bundle", tmp_path / "b.bundle"
     shutil.copytree(before, after, symlinks=True)
@@ -323,7 +323,7 @@ def verified(bundle: Path) -> bool:
 
 
 @pytest.mark.parametrize("what", LOCKS)
-def test_the_verdict_on_a_lock(what: str, tmp_path: Path) -> None:
+def test_an_edit_of_a_lock_gets_the_right_verdict(what: str, tmp_path: Path) -> None:
     expected, text = LOCKS[what]
     for name, written in (("one", lock()), ("other", text)):
         put(tmp_path / name, {**FILES, "a.xp.lock": written})

@@ -466,7 +466,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("what", PULLS)
-def test_the_first_line_of_a_pull_request(what: str, repository: Path) -> None:
+def test_a_pull_request_gets_the_right_first_line(what: str, repository: Path) -> None:
     edit, expected = PULLS[what]
     edit(repository)
     committed(repository)

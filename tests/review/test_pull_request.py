@@ -457,7 +457,7 @@ def test_a_broken_spec_that_inherits_train_is_reported(house):
     assert {one.path: one.broken for one in entries(".", "main")} == {"specs/a.xp": True, "specs/b.xp": True}
 
 
-def test_renames_new_specs_and_totals(house):
+def test_renames_and_new_specs_are_counted_in_the_totals(house):
     os.rename(house / "specs" / "a.xp", house / "specs" / "moved.xp")
     write(house, "specs/new.xp", 'xpc 1\n\nextends "../base/house.xp"\n\ntrain qwen2.5-3b on alpaca for 2 epochs\n')
     os.remove(house / "specs" / "b.xp")
@@ -588,7 +588,7 @@ def test_golden_previews_are_compared_as_text(repository) -> None:
     assert not any(one.broken for one in found.values())
 
 
-def test_unchanged_large_and_renamed_golden_previews(repository, monkeypatch) -> None:
+def test_unchanged_large_and_renamed_golden_previews_are_not_new(repository, monkeypatch) -> None:
     """Before a fix, a preview above the limit was called new in each pull request, and a preview that grew above the
     limit was called deleted.
     """

@@ -67,7 +67,7 @@ def test_a_file_that_is_new_or_gone(location: Path) -> None:
     assert (status, "models/tiny/added_tokens.json absent -> " in text) == (1, True)
 
 
-def test_a_model_in_a_commit(location: Path) -> None:
+def test_a_model_in_a_commit_is_compared(location: Path) -> None:
     branch_off(".")
     assert compared("main:x.xp", "x.xp")[1] == 0
     put(location, {"models/tiny/tokenizer.json": "{ }"})
@@ -117,7 +117,7 @@ def test_pipes_and_links_to_nothing_are_not_waited_for(location: Path) -> None:
     assert (status, "-> unreadable" in text) == (1, True)
 
 
-def test_a_new_file_in_a_folder_of_the_model(location: Path) -> None:
+def test_a_new_file_in_a_folder_of_the_model_is_reported(location: Path) -> None:
     """A new file in the model's folder is reported if transformers would read it, such as
     `additional_chat_templates/tool_use.jinja`, which transformers uses for rows with tools.
     """
@@ -130,7 +130,7 @@ def test_a_new_file_in_a_folder_of_the_model(location: Path) -> None:
 
 
 @pytest.mark.parametrize("more", ["", "sweep { lr = [1e-5, 2e-5] }\n"])
-def test_a_bundle_without_its_digests_of_the_model(location: Path, more: str) -> None:
+def test_a_bundle_without_its_digests_of_the_model_is_reported(location: Path, more: str) -> None:
     """If the digests of the model are deleted from bundle.toml, a launch does not compare the model's files. `xpc diff`
     must report this.
     """
@@ -150,7 +150,7 @@ FOREIGN = f'"models/other/model.safetensors" = "sha256:{"1" * 64}"\n'
 
 @pytest.mark.parametrize("more", ["", "sweep { lr = [1e-5, 2e-5] }\n"])
 @pytest.mark.parametrize("head", ["[weights]\n", "[weights] # x\n", "weights.", "[ weights ]\n"])
-def test_a_digest_of_a_file_of_no_local_model(head: str, more: str, location: Path) -> None:
+def test_a_digest_of_a_file_of_no_local_model_is_reported(head: str, more: str, location: Path) -> None:
     """bundle.toml may have a digest of a model file although the run has no local model. `xpc diff` reports this; it
     once ignored it.
     """
@@ -165,7 +165,7 @@ def test_a_digest_of_a_file_of_no_local_model(head: str, more: str, location: Pa
         assert (status, "differs in the digest of models/other/model.safetensors" in text) == (4, True), text
 
 
-def test_another_digest_of_a_file_of_no_local_model(location: Path) -> None:
+def test_another_digest_of_a_file_of_no_local_model_is_reported(location: Path) -> None:
     compiled("a.bundle")
     path = location / "a.bundle" / "bundle.toml"
     path.write_text(path.read_text().replace("[weights]\n", "[weights]\n" + FOREIGN))

@@ -99,7 +99,7 @@ def test_a_copy_is_content(copy):
 
 @pytest.mark.parametrize("reseal", [False, True])
 @pytest.mark.parametrize("copy", ["bundle", "sweep"], indirect=True)
-def test_drawn_edits_of_a_byte(copy, reseal):
+def test_drawn_edits_of_a_byte_are_reported(copy, reseal):
     draw = random.Random(f"tampered-{reseal}")
     kept = copy.parent / "kept"
     shutil.copytree(copy, kept)
@@ -142,7 +142,7 @@ WAYS = {
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("copy", ["bundle", "sweep"], indirect=True)
-def test_each_way_of_a_file(copy, way):
+def test_each_way_to_change_a_file_is_reported(copy, way):
     names = files(copy)
     chosen = [one for one in names if "/trainer/" not in f"/{one}"] + [one for one in names if "core/run.py" in one]
     kept = copy.parent / "kept"
@@ -161,7 +161,7 @@ ADDED = ("trainer/sitecustomize.py", "trainer/core/json.py", "x.pth", ".hidden",
 
 @pytest.mark.parametrize("name", ADDED)
 @pytest.mark.parametrize("copy", ["bundle", "sweep"], indirect=True)
-def test_added_files(copy, name):
+def test_added_files_are_reported(copy, name):
     if name.endswith("/"):
         os.mkdir(copy / name)
     else:

@@ -45,7 +45,7 @@ def test_a_member_that_does_not_fit_is_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_totals_of_sweeps(tmp_path: Path) -> None:
+def test_totals_of_sweeps_count_every_member(tmp_path: Path) -> None:
     """The total of a sweep is one member's value times the number of members; a single run counts as one. Two folders
     of bundles have the same totals as the specs from which they were compiled.
     """

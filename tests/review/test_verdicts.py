@@ -258,7 +258,7 @@ def nothing_wrong(
 
 
 @pytest.mark.slow
-def test_edits_of_a_bundle(tmp_path):
+def test_edits_of_a_bundle_get_the_right_verdict(tmp_path):
     root = put(tmp_path, {"t.xp": SPEC, "chat.jinja": MARKED, "rows.jsonl": ROW * 40})
     assert xpc("compile", "t.xp", cwd=root).returncode == 0
     bundle = os.path.join(root, "t.bundle")
@@ -267,7 +267,7 @@ def test_edits_of_a_bundle(tmp_path):
 
 
 @pytest.mark.slow
-def test_edits_of_a_sweep(tmp_path):
+def test_edits_of_a_sweep_get_the_right_verdict(tmp_path):
     root = put(tmp_path, {"t.xp": SWEEP, "chat.jinja": MARKED})
     assert xpc("compile", "t.xp", cwd=root).returncode == 0
     bundle = os.path.join(root, "t.bundle")
@@ -302,7 +302,7 @@ def test_edits_of_the_launcher_and_the_list_of_a_sweep(tmp_path):
 
 
 @pytest.mark.slow
-def test_edits_of_a_lock(tmp_path):
+def test_edits_of_a_lock_get_the_right_verdict(tmp_path):
     text = SPEC.replace('on "rows.jsonl"', "on tatsu-lab/alpaca")
     files = {"chat.jinja": MARKED, "t.xp": text}
     lock = written(LOCK).decode()
@@ -325,7 +325,7 @@ def test_edits_of_a_lock(tmp_path):
 
 
 @pytest.mark.slow
-def test_edits_of_a_spec(tmp_path):
+def test_edits_of_a_spec_get_the_right_verdict(tmp_path):
     draw = random.Random("spec 32")
     edits = (
         ("lr = 2e-5", "lr = {}e-5", DIFFERS), ("weight_decay = 0.1", "weight_decay = 0.0{}", DIFFERS),

@@ -127,7 +127,7 @@ def test_a_change_is_shown_with_its_line(bundle, name, old, new, message, seal):
     assert ("was changed since the compiler wrote it" in out) is not seal
 
 
-def test_a_changed_copy_of_the_data(bundle):
+def test_a_changed_copy_of_the_data_is_reported(bundle):
     (name,) = os.listdir(bundle / "data")
     edited(bundle, f"data/{name}", b'"4"', b'"5"')
     status, out = verified(bundle)
@@ -161,7 +161,7 @@ def test_sweep_whose_folder_is_a_default(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_sweep_and_one_member_of_it(tmp_path):
+def test_an_edited_member_of_a_sweep_is_reported(tmp_path):
     root = put(tmp_path, {"t.xp": spec("sweep {\n  lr = [1e-6, 2e-6]\n}")})
     assert xpc("compile", "t.xp", cwd=root).returncode == 0
     assert verified("t.bundle", cwd=root) == (0, "t.bundle is what its spec compiles to, 2 members\n")
@@ -212,7 +212,7 @@ def python_with(folder, versions):
 
 
 @pytest.mark.slow
-def test_the_packages_of_an_interpreter(tmp_path):
+def test_other_packages_of_an_interpreter_are_reported(tmp_path):
     root = put(tmp_path, {"t.xp": SEED})
     assert xpc("compile", "t.xp", cwd=root).returncode == 0
     with open(os.path.join(root, "t.bundle", "bundle.toml"), "rb") as handle:

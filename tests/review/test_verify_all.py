@@ -76,7 +76,7 @@ def chain(location, *words):
 
 
 @pytest.mark.slow
-def test_a_complete_chain(location):
+def test_a_complete_chain_is_verified(location):
     status, lines = chain(location)
     assert lines[0].startswith("commit "), lines
     assert lines[0].endswith("tracked files are the same as in this commit"), lines
@@ -109,7 +109,7 @@ BROKEN = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", slow_but(BROKEN, ("a spec", "a bundle", "a run's weights").__contains__))
-def test_a_broken_link_of_the_chain(what, location):
+def test_a_broken_link_of_the_chain_is_reported(what, location):
     name, old, new, line = BROKEN[what]
     path = location / name
     data = path.read_bytes()
@@ -154,7 +154,7 @@ def test_links_pipes_and_hidden_folders_are_not_entered(location, tmp_path):
 
 
 @pytest.mark.slow
-def test_without_git_and_with_nothing_there(location, tmp_path):
+def test_a_folder_without_git_or_bundles_is_reported(location, tmp_path):
     shutil.rmtree(location / ".git")
     assert chain(location)[1][0].endswith(": not in a commit")
     put(tmp_path, {"empty/a.txt": ""})

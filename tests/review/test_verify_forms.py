@@ -60,7 +60,7 @@ def compiled_to(path, out):
 
 
 @pytest.mark.parametrize("form", every_fourth(tuple(FORMS)))
-def test_a_spec_of_each_form(form, tmp_path):
+def test_a_bundle_of_each_form_of_spec_is_verified(form, tmp_path):
     root = put(tmp_path, {**FILES, "s/t.xp": FORMS[form]})
     out = os.path.join(root, "s", "t.bundle")
     compiled_to(os.path.join(root, "s", "t.xp"), out)
@@ -69,7 +69,7 @@ def test_a_spec_of_each_form(form, tmp_path):
 
 
 @pytest.mark.parametrize("name", every_fourth(sorted(os.listdir(os.path.join(REPOSITORY, "golden", "specs")))))
-def test_golden_spec(name, tmp_path):
+def test_bundles_of_golden_specs_are_verified(name, tmp_path):
     if not name.endswith(".xp"):
         return
     location = shutil.copytree(os.path.join(REPOSITORY, "golden", "specs"), tmp_path / "specs")

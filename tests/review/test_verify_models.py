@@ -28,7 +28,7 @@ def run(location, *words, **env):
 
 
 @pytest.mark.parametrize("name", MODEL)
-def test_an_edited_file_of_the_model(location, name):
+def test_an_edited_file_of_the_model_is_reported(location, name):
     assert run(location, "compile", "x.xp")[0] == 0
     assert run(location, "verify", "x.bundle") == (0, "x.bundle is what its spec compiles to\n")
     path = location / "models" / "tiny" / name
@@ -43,7 +43,7 @@ def test_an_edited_file_of_the_model(location, name):
     assert (status, "models/tiny" in out) == (1, True), out
 
 
-def test_an_added_file_of_the_model(location):
+def test_an_added_file_of_the_model_is_reported(location):
     assert run(location, "compile", "x.xp")[0] == 0
     put(location, {"models/tiny/added_tokens.json": "{}"})
     status, out = run(location, "verify", "x.bundle")
@@ -51,7 +51,7 @@ def test_an_added_file_of_the_model(location):
 
 
 @pytest.mark.parametrize("name", ["parts", "additional_chat_templates"])
-def test_files_behind_a_link_to_a_folder(location, tmp_path, name):
+def test_files_behind_a_link_to_a_folder_are_compared(location, tmp_path, name):
     """If the index names `parts/a.safetensors`, loading the model reads this file even if `parts` is a link. So verify
     compares it, too.
     """
@@ -69,7 +69,7 @@ def test_files_behind_a_link_to_a_folder(location, tmp_path, name):
     assert (status, f"models/tiny/{name}/a.safetensors" in out) == (1, True), out
 
 
-def test_digests_removed_from_the_manifest(location):
+def test_digests_removed_from_the_manifest_are_reported(location):
     from xpc.compiler.files.bundle import sealed
 
     assert run(location, "compile", "x.xp")[0] == 0

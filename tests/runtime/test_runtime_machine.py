@@ -100,7 +100,7 @@ def test_an_older_python_is_reported_of_before_anything_is_imported(tmp_path: Pa
         (["sm_90a", "compute_90"], (9, 0), True),
     ],
 )
-def test_kernels_by_architecture(built: list[str], gpu: tuple[int, int], runs: bool) -> None:
+def test_a_gpu_needs_kernels_of_its_architecture(built: list[str], gpu: tuple[int, int], runs: bool) -> None:
     assert machine.has_kernels(built, *gpu) is runs
 
 

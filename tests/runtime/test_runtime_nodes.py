@@ -122,7 +122,7 @@ def test_who_is_missing_is_reported_in_time(bundle: Bundle, port: int) -> None:
     assert alone[0].endswith("- no GPU")  # node 0 also reports its own findings
 
 
-def test_the_same_number_twice_and_one_too_high(bundle: Bundle, port: int) -> None:
+def test_a_node_number_used_twice_or_too_high_is_refused(bundle: Bundle, port: int) -> None:
     host = socket.gethostname()
     started = time.monotonic()
     output = hold(

@@ -109,7 +109,7 @@ DAILY = {
 
 
 @pytest.mark.parametrize("what", nightly_but([*FORGED, *LINKS], DAILY.__contains__))
-def test_a_pull_request_with_committed_files(what: str, honest: Path, tmp_path: Path) -> None:
+def test_a_pull_request_with_committed_files_does_no_harm(what: str, honest: Path, tmp_path: Path) -> None:
     root = tmp_path / "work"
     shutil.copytree(honest, root, symlinks=True)
     put(tmp_path, {"secret": SECRET})

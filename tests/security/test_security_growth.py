@@ -32,7 +32,7 @@ def seconds():
     return lambda: time.process_time() - start
 
 
-def test_a_row_of_many_keys_with_one_twice(seconds):
+def test_a_row_of_many_keys_with_one_twice_is_read_quickly(seconds):
     pairs = ", ".join(f'"k{number}": 1' for number in range(60_000))
     (found,) = reader.read(f'{{{pairs}, "k59999": 2}}\n'.encode(), "x.jsonl")
     assert isinstance(found, Broken)
@@ -41,7 +41,7 @@ def test_a_row_of_many_keys_with_one_twice(seconds):
 
 
 @pytest.mark.parametrize("brackets", ["[]", "f()", "f(a=)"])
-def test_nested_brackets_around_a_long_text(brackets, seconds):
+def test_nested_brackets_around_a_long_text_are_read_quickly(brackets, seconds):
     opened, closed = (brackets[:-1], brackets[-1]) if brackets != "[]" else ("[", "]")
     value = opened * 30 + '"' + "x" * 200 + '"' + closed * 30
     text = f"xpc 1\n\ntrain qwen2.5-3b on infinity-instruct\n\nmodel {{\n  tokens = {value}\n}}\n"
@@ -77,7 +77,7 @@ def test_a_change_of_many_files_next_to_many_specs(seconds, tmp_path):
     assert seconds() < 30
 
 
-def test_toml_of_strangers():
+def test_toml_with_long_keys_is_refused_quickly():
     for text in ("a" + ".a" * 300 + " = 1", "[a" + ".a" * 300 + "]", "x = {a" + ".a" * 300 + " = 1}",
                  'a = """\n""", b' + ".b" * 300):  # fmt: skip
         with pytest.raises(ValueError, match="it has a "):
@@ -87,7 +87,7 @@ def test_toml_of_strangers():
     assert bounded_toml.loads(text) == tomllib.loads(text)
 
 
-def test_a_text_of_empty_lines(monkeypatch, tmp_path):
+def test_a_text_of_empty_lines_is_limited(monkeypatch, tmp_path):
     monkeypatch.setattr(reader, "MOST_ROWS", 1000)
     found = list(reader.read(b"\n" * 5000, "x.txt"))
     assert len(found) == 1001

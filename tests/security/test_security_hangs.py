@@ -28,7 +28,7 @@ TEMPLATES = {
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
-def test_templates(name: str, tmp_path: Path) -> None:
+def test_hostile_templates_are_checked_quickly(name: str, tmp_path: Path) -> None:
     root = put(tmp_path, {"a.jinja": TEMPLATES[name]})
     for more in (('model(chat_template=file("a.jinja"))',), ('model(chat_template=file("a.jinja"), eos="<|x|>")',)):
         for method in ("method sft(assistant_only)", "method sft(completion_only)"):

@@ -34,7 +34,7 @@ MORE = (
 
 
 @pytest.mark.parametrize(("engine", "slot"), SLOTS)
-def test_payloads_in_the_files_of_engines(engine: str, slot: str) -> None:
+def test_payloads_stay_single_words_in_the_files_of_engines(engine: str, slot: str) -> None:
     yaml = pytest.importorskip("yaml")
     names = ENGINES[engine]
 

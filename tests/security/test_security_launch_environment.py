@@ -52,7 +52,7 @@ def test_ranks_of_another_launch_are_not_read(bundle: Path, name: str) -> None:
     assert f"\n{name}=" not in done.stdout
 
 
-def test_all_of_them(bundle: Path) -> None:
+def test_variables_of_another_launch_are_ignored_together(bundle: Path) -> None:
     done = launched(bundle, **dict.fromkeys(RANKS, "3"))
     assert (done.returncode, [one for one in RANKS if f"\n{one}=" in done.stdout]) == (0, [])
 

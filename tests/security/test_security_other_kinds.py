@@ -168,7 +168,7 @@ EVIL: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.mark.parametrize("what", nightly_but(EVIL, lambda one: "with a run" in one))
-def test_a_pull_request_of_another_kind(what: str, honest: Path, tmp_path: Path) -> None:
+def test_a_pull_request_of_another_kind_does_no_harm(what: str, honest: Path, tmp_path: Path) -> None:
     root = tmp_path / "work"
     shutil.copytree(honest, root, symlinks=True)
     put(tmp_path, {"secret": f"{SECRET}==1\n"})

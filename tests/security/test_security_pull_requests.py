@@ -189,7 +189,7 @@ def test_there_are_forty() -> None:
 
 
 @pytest.mark.parametrize("what", EVIL)
-def test_a_hostile_pull_request(what: str, repository: Path) -> None:
+def test_a_hostile_pull_request_does_no_harm(what: str, repository: Path) -> None:
     put(repository, {"house.xp": HOUSE.replace("gbs = 16", "gbs = 32")})
     EVIL[what](repository)
     git(repository, "add", "-A", "-f")

@@ -228,7 +228,7 @@ def test_no_service_converts_weights(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.slow
-def test_pickled_weights(tmp_path: Path) -> None:
+def test_pickled_weights_are_refused_without_the_setting(tmp_path: Path) -> None:
     """Weights in a pickle are refused, unless the spec has the setting `pickle`. Even then, only tensors are read, and
     a program in the pickle is not run.
     """

@@ -234,7 +234,7 @@ def test_a_secret_in_a_file_that_is_copied(name: str, line: str, tmp_path: Path)
         assert ("XP790" in codes(found)) is wrong, shown(found)
 
 
-def test_a_secret_in_a_base(tmp_path: Path) -> None:
+def test_a_secret_in_a_base_is_reported_there(tmp_path: Path) -> None:
     root = put(tmp_path, {"base.xp": f'track wandb(name="{PLANTED["HF_TOKEN"]}")\n'})
     found = checked(spec().replace("xpc 1\n", 'xpc 1\nextends "base.xp"\n'), root)
     (one,) = of(found, "XP790")

@@ -85,7 +85,7 @@ def test_whether_sdpa_keeps_packed_documents_apart(name: str, answers: Ask) -> N
 
 
 @pytest.mark.parametrize("name", EACH_STACK)
-def test_the_models_that_liger_patches(name: str, answers: Ask) -> None:
+def test_the_table_has_the_models_that_liger_patches(name: str, answers: Ask) -> None:
     stack = stack_of(name)
     found, models = answers(name)["liger"]
     if found != stack.pins["liger-kernel"]:
@@ -94,7 +94,7 @@ def test_the_models_that_liger_patches(name: str, answers: Ask) -> None:
 
 
 @pytest.mark.parametrize("name", stacks.names())
-def test_the_methods_that_widen_a_quantized_base(name: str) -> None:
+def test_the_table_has_the_methods_that_widen_a_quantized_base(name: str) -> None:
     """Some methods convert the unquantized weights of a quantized base to float32. Such a method calls peft's
     prepare_model_for_kbit_training, either in its own trainer or in a function that all trainers share.
     """

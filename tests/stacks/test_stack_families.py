@@ -137,7 +137,7 @@ def test_the_families_of_which_nothing_is_packed_in_four_bits(name: str) -> None
 
 
 @every_stack
-def test_the_families_whose_layers_call_only_the_experts_of_their_tokens(name: str) -> None:
+def test_the_table_has_the_families_that_route_tokens_to_few_experts(name: str) -> None:
     """The table lists the families whose layers call only those experts to which some token is routed. Under ZeRO-3,
     two processes that call different experts would wait for each other forever.
     """

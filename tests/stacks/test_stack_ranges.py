@@ -91,7 +91,7 @@ def test_the_default_is_within_the_range_and_what_lies_outside_is_refused(name: 
                 assert (within is None) is (step != 0), (one, limit, within)
 
 
-def test_a_range_in_words() -> None:
+def test_a_range_is_written_in_words() -> None:
     stack = stack_of("trl-0.18")
     assert extras.wrong_value(stack, "trl", "torch_empty_cache_steps", 0) == "a number of at least 1"
     assert extras.wrong_value(stack, "trl", "label_smoothing_factor", 1.0) == "a number of at least 0 and below 1"

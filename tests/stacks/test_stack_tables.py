@@ -135,7 +135,7 @@ def test_the_names_that_moved_between_the_targets() -> None:
     assert new.rename("evaluation_strategy") == old.rename("evaluation_strategy") == "eval_strategy"
 
 
-def test_the_defaults_that_moved_between_the_targets() -> None:
+def test_the_tables_have_the_defaults_that_moved() -> None:
     new, old = stack_of("trl-1.16").fields(), stack_of("trl-0.18").fields()
     moved = {
         "optim": ("adamw_torch_fused", "adamw_torch"),
@@ -178,7 +178,7 @@ def test_schedules_name_the_keywords_that_reach_them() -> None:
     assert stack_of("trl-0.18").schedulers["inverse_sqrt"]["optional"] == {}
 
 
-def test_launch_configuration_keys() -> None:
+def test_the_tables_have_the_keys_of_launch_files() -> None:
     new, old = stack_of("trl-1.16"), stack_of("trl-0.18")
     assert {"fsdp_version", "fsdp_reshard_after_forward"} <= new.keys("fsdp_config")
     assert not {"fsdp_version", "fsdp_reshard_after_forward"} & old.keys("fsdp_config")

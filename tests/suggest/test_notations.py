@@ -150,7 +150,7 @@ def test_settings_in_a_sentence_get_their_edits(notation, plain_cases):
         ("method: dpo\nbeta: 0.2", "method=dpo\nbeta=0.2"),
     ],
 )
-def test_edits_of_lines(written, right):
+def test_edits_of_lines_write_the_setting(written, right):
     after = edited(f"{HEAD}{written}\n")
     assert after == f"{HEAD}{right}\n"
     assert not [one for one in errors(checked(after)) if one[:3] in ("XP0", "XP1")]
@@ -169,7 +169,7 @@ def test_edits_of_lines(written, right):
         ("and push it to me/model", " with hub(name=me/model)"),
     ],
 )
-def test_edits_of_sentences(written, right):
+def test_edits_of_sentences_write_the_setting(written, right):
     assert edited(f"{LINE} {written}\n") == f"{LINE}{right}\n"
 
 

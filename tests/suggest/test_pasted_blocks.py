@@ -153,7 +153,7 @@ def test_a_pasted_block_becomes_a_block(form):
         ("lora {\n  rank: 16, // small\n}\n", "lora {\n  rank=16 # small\n}\n"),
     ],
 )
-def test_edits(typed, right):
+def test_edits_of_blocks_lead_to_the_setting(typed, right):
     assert after_edits(LINE + typed) == LINE + right
 
 
@@ -170,7 +170,7 @@ def test_edits(typed, right):
         ),
     ],
 )
-def test_edits_of_whole_files(typed, right):
+def test_edits_of_whole_files_lead_to_a_spec(typed, right):
     assert after_edits(typed) == right
 
 

@@ -34,7 +34,7 @@ def mended(text: str) -> str:
 
 
 @pytest.mark.parametrize("row", INSIDE, ids=lambda row: row.path)
-def test_off_behind_a_switch_of_a_clause(row) -> None:
+def test_off_behind_a_switch_of_a_clause_becomes_false(row) -> None:
     head = HEADS.get(row.clause, row.clause)
     text = f"xpc 1\n{LINE}\n{head} {row.name} off\n"
     again = mended(text)
@@ -56,7 +56,7 @@ def test_off_behind_a_switch_that_stands_alone(name, form) -> None:
 
 
 @pytest.mark.parametrize("word", [*OFF, "yes", "true", "enabled"])
-def test_every_word(word) -> None:
+def test_every_word_behind_a_switch_becomes_its_value(word) -> None:
     again = mended(f"xpc 1\n{LINE}\nmemory liger {word}\n")
     assert again.endswith("memory liger=false\n" if word in OFF else "memory liger\n")
 

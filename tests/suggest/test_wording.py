@@ -69,7 +69,7 @@ def test_a_clause_takes_the_value_behind_its_name_in_with(written, path, value):
         ("betas=[0.9 0.95]", "expected `,` or `]`", "write `0.9, 0.95`"),
     ],
 )
-def test_in_the_header(written, message, help):
+def test_a_mistake_in_the_header_has_a_help_to_type(written, message, help):
     found = message_and_help(f"{LINE} with {written}\n")
     assert found[0].startswith(message)
     assert help in found[1]
@@ -92,7 +92,7 @@ def test_in_the_header(written, message, help):
         ('"gbs": 4', "in a spec, lines of JSON become settings with `=`", "write `gbs=4`"),
     ],
 )
-def test_in_the_body(body, message, help):
+def test_a_mistake_in_the_body_has_a_help_to_type(body, message, help):
     found = message_and_help(f"xpc 1\n{LINE}\n{body}\n")
     assert found[0].startswith(message)
     assert help in found[1]
@@ -117,7 +117,7 @@ def test_the_forms_that_helps_name_are_legal(fix):
     assert errors(checked(HEAD.replace("3 epochs", "1000 steps") + fix)) == []
 
 
-def test_extra_as_a_call():
+def test_extra_is_accepted_as_a_call():
     found = checked(f"{LINE} with extra(trl)\n")
     assert found.spec is not None, shown(found)
     found = checked(f"xpc 1\n{LINE}\nextra trl({NUMBER}=5)\n")
@@ -206,7 +206,7 @@ def test_explain_knows_clauses_choices_and_settings_of_sources():
     assert explain("nonsense") is None
 
 
-def test_a_source_without_rows():
+def test_a_source_without_rows_is_refused():
     assert (
         message_and_help("xpc 1\ntrain qwen2.5-3b on mix\ndata mix {\n  smoltalk(take=0)\n}\n")[0]
         == "`take` keeps no rows"

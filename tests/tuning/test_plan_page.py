@@ -170,7 +170,7 @@ def test_unwritable_page_is_reported(tmp_path):
     "text", [SPEC.format(model="qwen2.5-7b-instruct", micro=2), SWEEP, NAMED], ids=["one", "sweep", "named"]
 )
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_in_a_browser(page, tmp_path, text, dark):
+def test_the_page_sorts_and_fits_in_a_browser(page, tmp_path, text, dark):
     """The page opens as wide as a phone and as a desktop screen. A click sorts a table, the page is never wider than
     its window, and there is no JavaScript error.
     """

@@ -235,7 +235,7 @@ def test_what_cannot_be_tuned_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.slow
-def test_real_probes_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_real_probes_on_the_cpu_are_measured_and_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The script runs three real probes. `xpc tune` reads their measurements and stores them in the calibration file,
     and the plan then uses them.
     """

@@ -19,7 +19,7 @@ def zero(table: object, *arguments: str):
     return imported(json.dumps(table), *arguments, "--from", "deepspeed", name="ds.json")
 
 
-def test_settings_and_the_rest():
+def test_keys_become_settings_or_stay_under_extra():
     found = zero(
         {
             "bf16": {"enabled": True}, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2,
@@ -78,7 +78,7 @@ def test_what_is_no_json_object(text):
 @pytest.mark.skipif(ABSENT, reason=WHERE)
 @pytest.mark.parametrize("name", ["seed/ds-config.json", "fastchat/playground/deepspeed_config_s2.json",
                                   "fastchat/playground/deepspeed_config_s3.json"])  # fmt: skip
-def test_the_published_files(name):
+def test_the_published_files_are_imported(name):
     with open(f"{PUBLISHED}/{name}", encoding="utf-8") as handle:
         text = handle.read()
     draft, _ = convert(text, *WHOLE, name=name)

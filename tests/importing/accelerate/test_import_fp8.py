@@ -71,7 +71,7 @@ def test_other_libraries_are_refused_by_name(backend: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(("backend", "refused"), [("AO", False), ("TE", True)])
-def test_fp8_of_accelerates_file(backend: str, refused: bool, tmp_path) -> None:
+def test_fp8_of_accelerates_file_becomes_the_precision_or_is_refused(backend: str, refused: bool, tmp_path) -> None:
     (tmp_path / "accelerate.yaml").write_text(ACCELERATE.format(backend=backend), encoding="utf-8")
     found = imported(TRL, "--accelerate", str(tmp_path / "accelerate.yaml"))
     if refused:

@@ -38,7 +38,7 @@ H100 = "--hardware", "8 x h100-80gb"
     ("dp_shard_size: 1\ndp_replicate_size: 1", H100, (1, 8), 1, 8),
     ("context_parallel_size: 2", H100, (1, 8), 1, 8),
 ])  # fmt: skip
-def test_sizes_of_groups(
+def test_sizes_of_groups_decide_the_strategy(
     sizes: str, options: tuple[str, ...], world: tuple[int, int], replicas: int, shared: int
 ) -> None:
     found = imported(f"{FILE}{FSDP}{sizes}\n", *options)

@@ -33,7 +33,7 @@ learning_rate: 1.0e-5
     ("attn_implementation: flash_attention_torch", "error"),
     ("optimizer: polora", "error"),
 ])  # fmt: skip
-def test_key_of_axolotl_0_19(line: str, severity: str) -> None:
+def test_key_of_axolotl_0_19_is_known(line: str, severity: str) -> None:
     key = line.partition(":")[0]
     found = [one for one in imported(FILE + line + "\n").draft.messages if key in one.text]
     assert [one.severity for one in found] == ([severity] if severity else [])

@@ -143,7 +143,7 @@ def test_dataset_info_next_to_the_file_is_read_if_the_folder_data_has_none(tmp_p
 
 
 @pytest.mark.parametrize(("value", "attention"), [("true", "flash2"), ("false", None), ("fa2", "flash2"), ("fast", "")])
-def test_switch_for_flash_attention_of_older_versions(value: str, attention: str | None) -> None:
+def test_older_switch_for_flash_attention_becomes_a_setting(value: str, attention: str | None) -> None:
     found = imported(FACTORY + f"flash_attn: {value}\n", *HARDWARE)
     assert found.draft.wrong is (attention == "")
     written = found.draft.settings.get("model.attn")

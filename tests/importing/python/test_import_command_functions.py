@@ -64,7 +64,7 @@ def rated(folder: Path, script: str, rate: str, command: str) -> None:
      "    c = OmegaConf.merge(OmegaConf.structured(Settings), OmegaConf.from_cli())\nTRAIN\nmain()\n", "c.lr",
      "lr=3e-6"),
 ])  # fmt: skip
-def test_arguments_of_functions_and_classes(tmp_path: Path, script: str, rate: str, command: str) -> None:
+def test_arguments_of_functions_and_classes_are_read(tmp_path: Path, script: str, rate: str, command: str) -> None:
     rated(tmp_path, HEAD + script, rate, f"python train.py {command}\n")
 
 
@@ -76,7 +76,7 @@ def test_arguments_of_functions_and_classes(tmp_path: Path, script: str, rate: s
     "    c = Settings(**{k: v for k, v in raw.items() if k in names})\n",
     "    c = Settings()\n    for f in fields(c):\n        setattr(c, f.name, raw.get(f.name, f.default))\n",
 ])  # fmt: skip
-def test_a_loop_over_the_fields_of_a_class(tmp_path: Path, body: str) -> None:
+def test_a_loop_over_the_fields_of_a_class_is_read(tmp_path: Path, body: str) -> None:
     (tmp_path / "c.yaml").write_text("lr: 3.0e-6\nother: 3\n")
     script = f"{HEAD}{CLASS}def main():\n    raw = yaml.safe_load(open('c.yaml'))\n{body}TRAIN\nmain()\n"
     rated(tmp_path, script, "c.lr", "python train.py\n")
@@ -166,7 +166,7 @@ def test_a_beginning_of_several_names_is_none_of_them(tmp_path: Path) -> None:
     assert any("per_device" in one and "knows no such key" in one for one in found.messages)
 
 
-def test_compilation_on_the_launchers_command_line(tmp_path: Path) -> None:
+def test_dynamo_on_the_launchers_command_line_becomes_compilation(tmp_path: Path) -> None:
     command = "accelerate launch --num_processes 2 --dynamo_backend inductor --dynamo_mode default " + NAMED[7:]
     found = launched(tmp_path, command + "\n", "", "--method", "sft", name="other.py")
     assert not found.draft.wrong, found.messages
@@ -175,7 +175,7 @@ def test_compilation_on_the_launchers_command_line(tmp_path: Path) -> None:
     assert "torch_compile" not in off.text
 
 
-def test_a_sites_own_form_of_a_wrapper(tmp_path: Path) -> None:
+def test_a_sites_own_form_of_a_wrapper_is_skipped(tmp_path: Path) -> None:
     found = launched(tmp_path, f"singularity_wrapper exec accelerate launch {NAMED[7:]}\n", "", "--method", "sft")
     assert not found.draft.wrong, found.messages
     assert "train Qwen/Qwen2.5-3B on org/rows" in found.text

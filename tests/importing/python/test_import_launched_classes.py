@@ -72,13 +72,13 @@ def test_defaults_of_the_script_are_those_of_its_class(tmp_path: Path) -> None:
     assert "micro = 4" in found.text
 
 
-def test_abbreviated_and_undeclared_arguments(tmp_path: Path) -> None:
+def test_abbreviated_arguments_are_read_and_undeclared_ones_reported(tmp_path: Path) -> None:
     found = launched(tmp_path, "python train.py --output_dir out --batch_si 2 --no_such 3\n")
     assert "micro = 2" in found.text
     assert any("`no_such: 3`" in one and "has no such argument" in one for one in found.messages)
 
 
-def test_module_with_accelerates_file(tmp_path: Path) -> None:
+def test_module_is_read_with_accelerates_file(tmp_path: Path) -> None:
     (tmp_path / "zero.yaml").write_text("distributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 3\n")
     command = "accelerate launch --config_file zero.yaml --num_processes 8 -m pkg.train --lr 2e-6 --output_dir out\n"
     found = launched(tmp_path, command, name="pkg/train.py")
@@ -102,7 +102,7 @@ trainer.train()
 
 
 @pytest.mark.parametrize(("words", "adapter"), [("--use_peft --lora_r 8", True), ("", False)])
-def test_configuration_of_trls_parser_and_its_helpers(tmp_path: Path, words: str, adapter: bool) -> None:
+def test_configuration_of_trls_parser_and_its_helpers_is_read(tmp_path: Path, words: str, adapter: bool) -> None:
     (tmp_path / "c.yaml").write_text("model_name_or_path: Qwen/Qwen2.5-3B\nlearning_rate: 4e-6\nunread_key: 1\n")
     found = launched(tmp_path, f"python train.py --config c.yaml --rows org/other --output_dir out {words}\n", TRL)
     assert not found.draft.wrong, found.messages

@@ -49,7 +49,7 @@ def script(init: str, item: str, tail: str = TAIL) -> Imported:
     (LOADED, TEXT.replace("        labels[labels == tokenizer.pad_token_id] = -100\n", "")
      .replace(', padding="max_length"', ""), True),
 ])  # fmt: skip
-def test_rows_of_the_scripts_own_class(init: str, item: str, whole: bool) -> None:
+def test_rows_of_the_scripts_own_class_are_read(init: str, item: str, whole: bool) -> None:
     found = script(init, item)
     assert not found.draft.wrong, found.messages
     assert '"a.json" {\n    columns = [question, answer]' in found.text
@@ -93,7 +93,7 @@ Trainer(model=model, args=args, train_dataset=Rows("a.json"), data_collator=Coll
 ITEM = "return dict(input_ids=self.input_ids[i], labels=self.labels[i])"
 
 
-def test_stanford_alpaca() -> None:
+def test_the_rows_of_stanford_alpaca_are_read() -> None:
     found = script(ALPACA, ITEM, FUNCTIONS)
     assert not found.draft.wrong, found.messages
     template = "{% if input %}I: {{ instruction }}\\n{{ input }}\\nR:{% else %}I: {{ instruction }}\\nR:{% endif %}"
@@ -129,7 +129,7 @@ SFTTrainer(model=model, args=args, train_dataset=packed[0], eval_dataset=packed[
 """
 
 
-def test_constant_length_dataset() -> None:
+def test_constant_length_dataset_becomes_packing() -> None:
     found = script(LOADED, ROW, PACKED)
     assert not found.draft.wrong, found.messages
     assert "org/rows {\n    columns = [question, answer]" in found.text

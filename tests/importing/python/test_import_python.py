@@ -68,7 +68,7 @@ def rate(before: str, value: str) -> Any:
     ("xs = [one * 1e-5 for one in (1, 2)]", "xs[-1]"),
     ("x = json.loads", "2e-5"),
 ])  # fmt: skip
-def test_value_of_the_script(before: str, value: str) -> None:
+def test_value_of_the_script_is_computed(before: str, value: str) -> None:
     assert rate(before, value) == 2e-5
 
 
@@ -117,7 +117,7 @@ trainer.train()
     assert found.draft.outcomes["train.py", "learning_rate"].line == 9
 
 
-def test_quantized_model_with_adapters() -> None:
+def test_quantized_model_with_adapters_becomes_qlora() -> None:
     found = script("""
 bnb = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16,
                          bnb_4bit_use_double_quant=True)
@@ -155,7 +155,7 @@ SFTTrainer(model=model, args=SFTConfig("out", bf16=True), peft_config=LoraConfig
     assert any("4 bits are nf4" in one for one in found.messages)
 
 
-def test_unsloth() -> None:
+def test_a_script_of_unsloth_is_imported() -> None:
     found = imported("""
 from unsloth import FastLanguageModel, is_bfloat16_supported
 from trl import SFTTrainer, SFTConfig
@@ -225,7 +225,7 @@ data = load_dataset("org/rows", split="train")
      ["columns = [q, good, bad]", "chat"]),
     ("KTO", "data = data.rename_column('answer', 'completion')", ["columns = [prompt, answer, label]"]),
 ])  # fmt: skip
-def test_functions_over_rows(method: str, rows: str, lines: list[str]) -> None:
+def test_functions_over_rows_become_settings(method: str, rows: str, lines: list[str]) -> None:
     found = script(ROWS.format(method, rows, ""))
     assert not found.draft.wrong, (found.messages, found.text)
     for line in lines:
@@ -370,7 +370,7 @@ Mine(model=model, args=SFTConfig("out"), train_dataset=load_dataset("org/rows", 
     assert "rope_theta" in errors
 
 
-def test_notebook() -> None:
+def test_a_notebook_is_imported_with_its_cells() -> None:
     cells = [
         {"cell_type": "markdown", "source": ["# x"]},
         {"cell_type": "code", "source": ["%%capture\n", "!pip install trl \\\n", "  peft\n", "import os"]},
@@ -459,7 +459,7 @@ def test_library_call_is_not_taken_for_true() -> None:
     ('"pissa_niter_16"', "pissa", 16), ('"olora"', "olora", None), ("True", None, None),
     ('"gaussian"', "gaussian", None),
 ])  # fmt: skip
-def test_initial_weights_of_adapters(value: str, init: str | None, iterations: int | None) -> None:
+def test_initial_weights_of_adapters_become_settings(value: str, init: str | None, iterations: int | None) -> None:
     model = f"peft_config=LoraConfig(r=4, lora_alpha=8, target_modules='all-linear', init_lora_weights={value}),"
     found = script(SFT.format("2e-5").replace("train_dataset", f"{model} train_dataset"))
     assert not found.draft.wrong, found.messages
@@ -480,7 +480,7 @@ def test_initial_weights_that_are_refused(value: str, why: str) -> None:
     ("peft.LoHaConfig(alpha=16, rank_dropout=0.0, target_modules='all-linear')", "loha", (8, 16.0, 0.0)),
     ("peft.MissConfig(r=32, target_modules='all-linear', task_type='CAUSAL_LM')", "miss", (32, None, 0.0)),
 ])  # fmt: skip
-def test_other_adapters(made: str, kind: str, shape: tuple[object, ...]) -> None:
+def test_other_kinds_of_adapters_are_imported(made: str, kind: str, shape: tuple[object, ...]) -> None:
     body = "import peft\n" + SFT.format("2e-5").replace("train_dataset", f"peft_config={made}, train_dataset")
     found = script(body)
     assert not found.errors, found.messages

@@ -96,7 +96,7 @@ def test_text_that_trl_ignores_because_of_its_columns() -> None:
 @pytest.mark.parametrize(
     ("dtype", "warns"), [("", True), (", torch_dtype=torch.bfloat16", False), (", dtype='auto'", False)]
 )
-def test_model_without_a_dtype(dtype: str, warns: bool) -> None:
+def test_model_without_a_dtype_is_warned_about(dtype: str, warns: bool) -> None:
     body = HEAD + f'model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B"{dtype})\n'
     found = imported(
         body + 'SFTTrainer(model=model, args=SFTConfig("out", max_length=64), train_dataset=data).train()',
@@ -116,7 +116,7 @@ SFTTrainer(model=model, args=SFTConfig("out", max_length=64), train_dataset=data
     ("", "", "loads an adapter frozen"),
     (", is_trainable=True", ", peft_config=LoraConfig(r=4)", "trains another one"),
 ])  # fmt: skip
-def test_continued_adapter(keywords: str, more: str, why: str) -> None:
+def test_continued_adapter_is_imported_if_it_is_trained(keywords: str, more: str, why: str) -> None:
     found = imported(HEAD + CONTINUED.format(keywords, more), name="train.py")
     assert found.draft.wrong is (keywords == "" or more != "")
     assert any(why in one for one in found.messages), found.messages
@@ -197,7 +197,7 @@ SFTTrainer(model="Qwen/Qwen2.5-0.5B", args=SFTConfig("out", max_length=64, eval_
 """
 
 
-def test_evaluation_file_of_a_dict() -> None:
+def test_evaluation_file_of_a_dict_is_imported() -> None:
     text = imported(HEAD + FILES, name="train.py").text
     assert 'train Qwen/Qwen2.5-0.5B on "a.jsonl"' in text
     assert 'data = "b.jsonl"' in text

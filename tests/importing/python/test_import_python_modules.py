@@ -64,7 +64,7 @@ def rate(found: Imported) -> Any:
      "import yaml\nfrom dataclasses import dataclass\n@dataclass\nclass C:\n    lr: float = 1\n    @classmethod\n"
      "    def read(cls, path):\n        return cls(**yaml.safe_load(open(path)))\nc = C.read('a.yaml')", "c.lr"),
 ])  # fmt: skip
-def test_value_of_another_file(tmp_path: Path, files: dict[str, str], before: str, value: str) -> None:
+def test_value_of_another_file_is_found(tmp_path: Path, files: dict[str, str], before: str, value: str) -> None:
     repository(tmp_path, files)
     assert rate(script(tmp_path, before, value)) == 2e-5
 
@@ -94,7 +94,7 @@ def test_module_with_the_name_of_a_library_is_not_read(tmp_path: Path) -> None:
     assert rate(script(tmp_path, "", "2e-5")) == 2e-5
 
 
-def test_hydra(tmp_path: Path) -> None:
+def test_configuration_of_hydra_is_read(tmp_path: Path) -> None:
     repository(tmp_path, {
         "scripts/conf/train.yaml": "defaults: [model: small, _self_]\ntrain:\n  lr: 2.0e-5\n  rate: ${train.lr}\n",
         "scripts/conf/model/small.yaml": "name: Qwen/Qwen2.5-0.5B\n",
@@ -191,7 +191,7 @@ trainer.train()
 """
 
 
-def test_a_dict_of_splits(tmp_path: Path) -> None:
+def test_a_dict_of_splits_keeps_both_splits(tmp_path: Path) -> None:
     found = imported(SPLITS, name="train.py", root=str(tmp_path))
     assert not found.draft.wrong, found.messages
     assert "org/rows {" in found.text

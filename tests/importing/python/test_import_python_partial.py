@@ -110,7 +110,7 @@ def test_a_required_argument_has_the_value_of_a_usage_line(tmp_path: Path, name:
     assert "usage line" in decision
 
 
-def test_a_usage_line_of_the_scripts_own_text(tmp_path: Path) -> None:
+def test_a_usage_line_of_the_scripts_own_text_names_the_model(tmp_path: Path) -> None:
     usage = '"""Usage: python train.py --model Qwen/Qwen2.5-0.5B"""\n'
     assert script(tmp_path, usage + ARGUMENTS, "64", ROWS, "a.model").draft.model == "Qwen/Qwen2.5-0.5B"
     placeholder = '"""Usage: python train.py --model <model>"""\n'
@@ -205,7 +205,7 @@ def test_a_script_that_ends_with_its_main_function(call: str) -> None:
     assert "seq = 64" in found.text
 
 
-def test_f_strings_of_python_312(tmp_path: Path) -> None:
+def test_f_strings_of_python_312_are_read(tmp_path: Path) -> None:
     quoted = "c = {'model': 'Qwen2.5-0.5B', 'n': 64}\nname = f\"Qwen/{c[\"model\"]}\"  # don't stop\nn = c['n']"
     found = script(tmp_path, quoted, "n", ROWS, "name")
     assert found.draft.model == "Qwen/Qwen2.5-0.5B"
@@ -265,7 +265,7 @@ def launched(folder: Path, command: str, *more: str) -> Imported:
     return imported(command, *more, name="run.sh", root=str(folder))
 
 
-def test_a_launch_of_the_repositorys_own_script(tmp_path: Path) -> None:
+def test_a_launch_of_the_repositorys_own_script_is_read(tmp_path: Path) -> None:
     command = (
         "DATA=org/rows\ntorchrun --nproc_per_node 2 scripts/own.py Qwen/Qwen2.5-0.5B --lr 3e-5 "
         "--targets q_proj v_proj --data $DATA --no-pack --liger yes\n"
@@ -334,7 +334,7 @@ def test_added_tokens_of_a_list_are_reported_as_text() -> None:
     "rows = accelerator.prepare(rows)",
     "other, rows = accelerator.prepare(1, rows)",
 ])  # fmt: skip
-def test_rows_that_accelerate_prepares(tmp_path: Path, line: str) -> None:
+def test_rows_that_accelerate_prepares_are_read(tmp_path: Path, line: str) -> None:
     before = f"from accelerate import Accelerator\naccelerator = Accelerator()\nrows = {ROWS}\n{line}"
     found = script(tmp_path, before, data="rows")
     assert not found.draft.wrong, found.messages
@@ -357,7 +357,7 @@ def test_a_folder_of_arrow_files_is_a_decision_with_the_command_that_exports_it(
     assert f"`python -c 'from datasets import load_from_disk; {rows}'`" in decision.help
 
 
-def test_a_launch_with_redirections_and_the_path_of_another_machine(tmp_path: Path) -> None:
+def test_a_launch_with_redirections_and_a_foreign_path_is_read(tmp_path: Path) -> None:
     command = "python /home/me/repo/scripts/own.py a/b --data org/rows --lr 3e-5 > run.log 2>errors.log < /dev/null\n"
     found = launched(tmp_path, command)
     assert not found.draft.wrong, found.messages

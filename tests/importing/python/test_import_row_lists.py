@@ -34,7 +34,7 @@ def script(text: str, *options: str) -> Imported:
     ("rows = random.sample(rows, 100)", "take = 100"),
     ("rows = rows[:-20]", "holdout = 20"),
 ])  # fmt: skip
-def test_part_of_the_rows(read: str, part: str, setting: str) -> None:
+def test_part_of_the_rows_becomes_a_setting(read: str, part: str, setting: str) -> None:
     if "split()" in read:
         read = read.replace("split()", "splitlines()")
     found = script(read + part + TRAIN)
@@ -85,7 +85,7 @@ frame = pd.read_csv("rows.csv").rename(columns={"q": "prompt", "a": "completion"
 """
 
 
-def test_parts_of_a_data_frame() -> None:
+def test_parts_of_a_data_frame_become_the_holdout() -> None:
     found = script(FRAME + """
 frame = frame.sample(frac=1, random_state=3).reset_index(drop=True)
 one, two = train_test_split(frame[["prompt", "completion"]], test_size=0.15, random_state=7)
@@ -103,7 +103,7 @@ SFTTrainer(model="Qwen/Qwen2.5-0.5B", args=args, train_dataset=train, eval_datas
     ("head(50)", "limit = 50"), ("sample(50)", "take = 50"), ("sample(n=50)", "take = 50"),
     ('drop(columns=["x"])', "columns = [q, a]"),
 ])  # fmt: skip
-def test_operations_of_a_data_frame(part: str, setting: str) -> None:
+def test_operations_of_a_data_frame_become_settings(part: str, setting: str) -> None:
     found = script(FRAME + f"""
 SFTTrainer(model="Qwen/Qwen2.5-0.5B", args=SFTConfig("out"), train_dataset=Dataset.from_pandas(frame.{part})).train()
 """)  # fmt: skip
@@ -123,7 +123,7 @@ SFTTrainer(model="Qwen/Qwen2.5-0.5B", args=SFTConfig("out"),
     assert any("the script computes the column `text` of its table" in one for one in found.messages)
 
 
-def test_a_column_that_copies_another_one() -> None:
+def test_a_column_that_copies_another_one_is_resolved() -> None:
     found = script("""
 frame = pd.read_csv("rows.csv")
 frame["text"] = frame["story"]

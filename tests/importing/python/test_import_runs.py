@@ -151,7 +151,7 @@ SFTTrainer(model="Qwen/Qwen2.5-0.5B", args=args, train_dataset={DATA}, peft_conf
     assert "qlora" in found.text
 
 
-def test_own_configuration_of_the_model_and_a_dict_of_arguments() -> None:
+def test_own_model_configuration_and_a_dict_of_arguments_are_read() -> None:
     found = script(f"""
 config = AutoConfig.from_pretrained("Qwen/Qwen2.5-0.5B", trust_remote_code=True)
 config.use_cache = False

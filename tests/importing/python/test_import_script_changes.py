@@ -127,7 +127,7 @@ def test_frozen_parameters_are_named(change: str) -> None:
     ("for i in range(len(asked)):\n        labels[i + 1] = -100", False),
     ("for i in range(len(labels)):\n        if i > len(asked):\n            labels[i] = -100", False),
 ])  # fmt: skip
-def test_labels_that_a_loop_masks(mask: str, reads: bool) -> None:
+def test_labels_that_a_loop_masks_become_columns(mask: str, reads: bool) -> None:
     text = f"""
 tokenizer = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-3B")
 def tokens(one):

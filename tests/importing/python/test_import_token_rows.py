@@ -74,7 +74,7 @@ def test_another_end_of_the_answer_is_a_difference(old: str, new: str, end: str)
     ("rows = rows.map(process, remove_columns=rows.column_names)",
      "rows = rows.map(process)\nrows = rows.map(remove_columns=['a']).filter(lambda x: len(x['input_ids']) <= MAX)"),
 ])  # fmt: skip
-def test_other_ways_of_writing_it(old: str, new: str) -> None:
+def test_other_ways_of_writing_it_are_read(old: str, new: str) -> None:
     assert old in FUNCTION
     found = script("IGNORED = -100\n" + FUNCTION.replace(old, new))
     assert not found.draft.wrong, found.messages

@@ -38,7 +38,7 @@ def line(text: str, *arguments: str):
     return imported(text, "--command", text, *arguments, name="--command")
 
 
-def test_the_seed_recipe_with_its_deepspeed_file(tmp_path):
+def test_the_seed_recipe_keeps_its_deepspeed_file(tmp_path):
     (tmp_path / "ds.json").write_text(DS)
     found = line(SEED, "--hardware", "8 x v100-32gb", "--deepspeed", str(tmp_path / "ds.json"))
     wanted = {
@@ -67,14 +67,14 @@ def test_the_seed_recipe_with_its_deepspeed_file(tmp_path):
         ("trl sft", "8 x a100-80gb", "ddp"),
     ],
 )  # fmt: skip
-def test_launchers(launch, hardware, strategy):
+def test_launchers_decide_hardware_and_strategy(launch, hardware, strategy):
     found = line(f"{launch} --model_name_or_path Qwen/Qwen2.5-3B --dataset_name a/b")
     assert not found.draft.wrong, found.messages
     assert f"strategy {strategy}" in found.text
     assert f"hardware {hardware.replace('a100-80gb', 'h100-80gb')}" in found.text
 
 
-def test_a_script_with_variables_continuations_and_comments():
+def test_variables_continuations_and_comments_of_a_script_are_read():
     script = (
         "#!/bin/bash\n#SBATCH --nodes=1\nset -e\nexport MODEL=Qwen/Qwen2.5-3B  # the base\nLR=2e-5\n"
         'WANDB_PROJECT=mine torchrun --nproc_per_node=4 \\\n  dpo.py \\\n  --model_name_or_path "$MODEL" \\\n'
@@ -99,7 +99,7 @@ def test_a_script_with_variables_continuations_and_comments():
         ("MLFLOW_EXPERIMENT_NAME=mine", "swanlab", []),
     ],
 )
-def test_the_variables_of_a_tracker(variables: str, tracker: str, lines: list[str]):
+def test_the_variables_of_a_tracker_become_settings(variables: str, tracker: str, lines: list[str]):
     found = imported(
         f"{variables} torchrun --nproc_per_node=4 sft.py --model_name_or_path Qwen/Qwen2.5-3B --dataset_name a/b "
         f"--report_to {tracker}\n",
@@ -140,7 +140,7 @@ def test_a_configuration_and_what_overrides_it(tmp_path):
     assert any(one.outcome == "irrelevant" and one.key == "learning_rate" for one in found.draft.outcomes.values())
 
 
-def test_the_line_of_trls_own_page_for_dpo():
+def test_the_line_of_trls_own_page_for_dpo_is_imported():
     """`--no_KEY` turns off a boolean that is on by default. The import knows
     `examples/accelerate_configs/deepspeed_zero3.yaml`, which is a file of TRL's repository.
     """
@@ -179,7 +179,7 @@ def test_fastchat_masks_questions_with_a_template_of_its_own():
         assert handle.read() == read_text(reader.__file__, "vicuna.jinja")
 
 
-def test_words_of_a_shell():
+def test_words_of_a_shell_are_split_and_expanded():
     (call,) = calls("A=1 run 'a b' \"c $A ${B:-d}\" e\\ f # no\n")
     assert [one.text for one in call.words] == ["run", "a b", "c $A d", "e f"]
     assert [one.text for one in call.environment] == ["A=1"]
@@ -222,7 +222,7 @@ FACTORY = (
         ("torchrun --nproc_per_node 4 --master_port 2900 src/train.py", "4 x h100-80gb"),
     ],
 )
-def test_llamafactorys_keys_as_options(words: str, hardware: str) -> None:
+def test_llamafactorys_keys_are_read_from_options(words: str, hardware: str) -> None:
     found = imported(f"{words} {FACTORY}\nllamafactory-cli export merge.yaml\n", name="train.sh")
     assert not found.draft.wrong, found.messages
     assert not found.errors, found.errors
@@ -232,7 +232,7 @@ def test_llamafactorys_keys_as_options(words: str, hardware: str) -> None:
     assert "checkpointing(reentrant=true)" in found.text
 
 
-def test_a_file_of_llamafactory_with_values_of_the_command(tmp_path: Path) -> None:
+def test_values_of_the_command_replace_those_of_llamafactorys_file(tmp_path: Path) -> None:
     keys = FACTORY.split("--")[1:]
     text = "".join(f"{key.split()[0]}: {key.split()[1]}\n" for key in keys)
     (tmp_path / "run.yaml").write_text(text, encoding="utf-8")

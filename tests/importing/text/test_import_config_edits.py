@@ -10,7 +10,7 @@ import pytest
 from xpc.compiler.importing.text import config_edits, filters
 
 
-def test_assignments_of_yq_and_jq() -> None:
+def test_assignments_of_yq_and_jq_change_the_text() -> None:
     yaml = "a: 1  # first\nb:\n  c: x\n  d:\n  - 1\n  - 2\nlist:\n- 1\nlast: {e: 1}\n"
 
     def made(program: str, text: str = yaml, **arguments: str) -> str | None:

@@ -168,7 +168,7 @@ def test_variable_that_nothing_sets_is_a_warning_for_a_script_of_the_repository(
     ("[ -n 1 ] && E=(--a)\nf ${E[0]}", ["f", "--a"]),
     ("true || E=(--a)\nE=(--b)\nf ${E[0]}", ["f", "--b"]),
 ])  # fmt: skip
-def test_arrays(text: str, words: list[str]) -> None:
+def test_arrays_are_expanded(text: str, words: list[str]) -> None:
     assert [one for one, _ in last(text)] == words
 
 

@@ -175,7 +175,7 @@ def test_a_script_that_is_not_read_is_reported_and_its_own_trainer_is_an_error(t
     assert any(one.startswith("warning") and "`sft.py` cannot be read" in one for one in found.messages), found.messages
 
 
-def test_orpo_as_a_stage_of_an_older_llamafactory(tmp_path: Path) -> None:
+def test_orpo_as_a_stage_of_an_older_llamafactory_is_read(tmp_path: Path) -> None:
     command = (
         "CUDA_VISIBLE_DEVICES=0 python src/train_bash.py --stage orpo --orpo_beta 0.2 --do_train "
         "--finetuning_type full "
@@ -187,7 +187,7 @@ def test_orpo_as_a_stage_of_an_older_llamafactory(tmp_path: Path) -> None:
     assert "beta = 0.2" in found.text
 
 
-def test_beginnings_of_a_launchers_options(tmp_path: Path) -> None:
+def test_abbreviated_options_of_a_launcher_are_read(tmp_path: Path) -> None:
     run = "sft.py --model_name_or_path Qwen/Qwen2.5-3B --dataset_name org/rows --output_dir out\n"
     found = imported(f"torchrun --nproc_per_node=4 --nnode 2 {run}", name="run.sh", root=str(tmp_path))
     assert not found.draft.wrong, found.messages
@@ -212,7 +212,7 @@ SFTTrainer(config["model"], args=training, train_dataset=rows).train()
 JSON = '{"model": "Qwen/Qwen2.5-3B", "data": "org/rows", "lr": 3e-6}'
 
 
-def test_short_options_of_a_program_and_a_path_with_an_unknown_beginning(tmp_path: Path) -> None:
+def test_short_options_and_a_path_with_an_unknown_beginning_are_read(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(SHORT)
     (tmp_path / "configs").mkdir()
     (tmp_path / "configs" / "british.json").write_text(JSON)

@@ -50,7 +50,7 @@ def words(text: str, **sets: str) -> list[str]:
         ("# what f does\nf() {\n  a $1\n}\n# the run\nf b\n", ["a", "b"]),
     ],
 )
-def test_expansion(text: str, expected: list[str]) -> None:
+def test_parameters_are_expanded(text: str, expected: list[str]) -> None:
     assert words(text) == expected
 
 
@@ -96,7 +96,7 @@ def test_expansion(text: str, expected: list[str]) -> None:
         ("( (a 1; a 2) && a 3 )", ["a", "3", ")"]),
     ],
 )  # fmt: skip
-def test_conditions_functions_and_texts(text: str, expected: list[str]) -> None:
+def test_conditions_and_functions_are_followed(text: str, expected: list[str]) -> None:
     assert words(text) == expected
 
 
@@ -140,7 +140,7 @@ def test_configuration_that_the_script_writes_itself(tmp_path) -> None:
     assert "lr = 3e-6" in script(text).text
 
 
-def test_folder_of_cd_and_sourced_variables(tmp_path, monkeypatch) -> None:
+def test_folder_of_cd_and_sourced_variables_are_followed(tmp_path, monkeypatch) -> None:
     (tmp_path / "train").mkdir()
     (tmp_path / "env.sh").write_text("export LR=4e-6\n")
     (tmp_path / "train" / "c.yaml").write_text("learning_rate: 1e-4\nnum_train_epochs: 2\n")
@@ -151,7 +151,7 @@ def test_folder_of_cd_and_sourced_variables(tmp_path, monkeypatch) -> None:
     assert any("assumes that the variable is empty" in one for one in found.messages)
 
 
-def test_container_and_nested_text() -> None:
+def test_commands_in_a_container_or_a_nested_text_are_read() -> None:
     inner = f'CMD="{RUN} --learning_rate 5e-6"\ndocker run --rm --gpus all img bash -c "$CMD"\n'
     assert "lr = 5e-6" in script(inner).text
     assert "lr = 6e-6" in script(f"docker run --rm -v a:b img {RUN} --learning_rate 6e-6\n").text

@@ -191,7 +191,7 @@ def written(**other: Any) -> Imported:
     return brought({"file": "recipe.yaml", "recipe": "full_finetune_distributed", "written": FULL}, **other)
 
 
-def test_the_defaults_of_the_components() -> None:
+def test_the_defaults_of_the_components_are_stated() -> None:
     stated = written().arguments
     assert (stated["learning_rate"], stated["weight_decay"], stated["max_grad_norm"]) == (1e-3, 0.01, 0.0)
     assert (stated["lr_scheduler_type"], stated["completion_only_loss"]) == ("constant", False)

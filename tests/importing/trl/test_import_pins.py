@@ -27,7 +27,7 @@ DPOTrainer(model="Qwen/Qwen2.5-0.5B", args=DPOConfig("out"{0}), train_dataset=ro
     ("trl<0.9.6,>=0.9", "0.9", "0.9"),
     ("trl", "0.9", "1.16"), ("mytrl==0.12.0", "0.9", "1.16"), ("ctrl-trl==0.12.0", "0.9", "1.16"),
 ])  # fmt: skip
-def test_versions_of_a_requirement(stated: str, first: str, last: str) -> None:
+def test_a_requirement_limits_the_versions(stated: str, first: str, last: str) -> None:
     def read(name: str) -> bytes | None:
         return f"torch\n{stated}\n".encode() if name == "requirements.txt" else None
 
@@ -46,7 +46,7 @@ def test_the_script_itself_states_the_version(line: str) -> None:
     assert not any("may be for several versions" in one for one in found.messages)
 
 
-def test_requirements_of_the_repository(tmp_path: Path) -> None:
+def test_requirements_of_the_repository_pin_the_version(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("torch\ntrl==0.22.1\n")
     found = imported(SCRIPT.format("", ""), name="train.py", root=str(tmp_path))
     assert (found.draft.trl, found.draft.pinned) == ("0.22", "requirements.txt:2")

@@ -41,7 +41,7 @@ def test_option_names_the_file_of_the_functions(line: str, tmp_path: Path, capsy
     assert f'rewards = [{accuracy}"scores.py:mine"]' in report["spec"]
 
 
-def test_weights_of_the_functions_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_weights_of_the_functions_of_a_file_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "scores.py").write_text(REWARDS)
     status, report = written(tmp_path, FILE + "reward_weights: [0.5]\n", capsys, "--rewards", "scores.py")
     assert status == 0, report

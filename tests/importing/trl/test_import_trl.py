@@ -268,7 +268,7 @@ def test_adapters_have_the_defaults_of_trl():
     assert off.outcomes["lora_r"] == "irrelevant"
 
 
-def test_rewards_and_vllm():
+def test_rewards_and_vllm_become_settings():
     found = imported(
         HEAD + "reward_funcs: [accuracy, format, mine]\nreward_weights: [1.0, 0.5, 0.1]\nuse_vllm: true\n"
         "vllm_mode: colocate\nvllm_gpu_memory_utilization: 0.4\nnum_generations: 4\nmax_completion_length: 64\n",
@@ -282,7 +282,7 @@ def test_rewards_and_vllm():
     assert off.arguments["use_vllm"] is False
 
 
-def test_the_hub():
+def test_keys_of_the_hub_are_kept():
     found = trl("push_to_hub: true\nhub_model_id: me/x\nhub_strategy: every_save\noutput_dir: out/y\n")
     assert found.arguments["push_to_hub"] is True
     assert found.arguments["hub_model_id"] == "me/x"
@@ -389,7 +389,7 @@ def test_a_name_of_another_method_is_an_error(name: str, more: str, wrong: bool)
     assert not imported(HEAD, *HARDWARE, "--method", "sft", name=name).draft.wrong
 
 
-def test_arguments_of_the_generation() -> None:
+def test_arguments_of_the_generation_become_settings_or_are_refused() -> None:
     text = HEAD + "reward_funcs: [accuracy]\nnum_generations: 4\n"
     found = imported(text + "generation_kwargs: {max_length: 900, max_new_tokens: 64}\n", *HARDWARE, name="grpo.yaml")
     assert not found.draft.wrong, found.messages

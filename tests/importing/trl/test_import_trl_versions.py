@@ -69,7 +69,7 @@ def plain(key: str, value: Any) -> Any:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_arguments_of_the_version(case: str) -> None:
+def test_a_bundle_has_the_arguments_of_the_version(case: str) -> None:
     version, method, text = CASES[case]
     theirs = answers()[case]
     rewards = REWARDS if method in ("grpo", "rloo") else ""
@@ -91,7 +91,7 @@ def test_arguments_of_the_version(case: str) -> None:
 
 
 @pytest.mark.parametrize(("value", "wrong"), [("sequence", False), ("token", False), ("word", True)])
-def test_level_of_importance_sampling(value: str, wrong: bool) -> None:
+def test_unknown_level_of_importance_sampling_is_refused(value: str, wrong: bool) -> None:
     found = imported(HEAD + REWARDS + f"importance_sampling_level: {value}\n", "--method", "grpo")
     assert found.draft.wrong is wrong
     assert wrong or found.arguments["importance_sampling_level"] == value

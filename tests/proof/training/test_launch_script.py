@@ -39,7 +39,7 @@ def runs(printed: str, bundle: str) -> bool:
     return words[1:3] == [started, "accelerate.commands.launch"] and words[-2] == f"{bundle}/trainer/main.py"
 
 
-def test_by_its_path_from_elsewhere(bundle: str, tmp_path: Path) -> None:
+def test_a_start_by_its_path_from_elsewhere_finds_the_bundle(bundle: str, tmp_path: Path) -> None:
     done = dry([os.path.join(bundle, "launch.sh")], str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert runs(done.stdout, bundle)
@@ -53,7 +53,7 @@ def test_arguments_are_quoted_as_bash_does(bundle: str) -> None:
     assert runs(dry(["bash", "--", relative], os.path.dirname(above), CDPATH="/tmp:.").stdout, bundle)
 
 
-def test_through_a_link_and_through_the_path(bundle: str, tmp_path: Path) -> None:
+def test_a_start_through_a_link_or_the_path_finds_the_bundle(bundle: str, tmp_path: Path) -> None:
     links = os.path.join(tmp_path, "bin")
     os.mkdir(links)
     os.symlink(os.path.join(bundle, "launch.sh"), os.path.join(links, "start-run"))

@@ -180,7 +180,7 @@ def test_a_published_deepspeed_key_is_in_the_bundle(seed: Bundle, path: str) -> 
     assert paths(seed["deepspeed"])[path] == wanted
 
 
-def test_the_arithmetic_of_the_batch(seed: Bundle) -> None:
+def test_the_batch_is_micro_times_accumulation_times_processes(seed: Bundle) -> None:
     run = seed["payload"]["run"]
     assert (run["micro"], run["accumulation"], run["world_size"], run["gbs"]) == (11, 6, 8, 528)
     assert "528 = 11 sequences x 6 accumulation x 8 processes" in seed["launch"]

@@ -170,7 +170,7 @@ def test_torchrun_trains_prompts_with_completions(train: Callable[..., Run], loc
     assert run.losses[-1] < run.losses[0]
 
 
-def test_a_mixture_packed_held_out_and_templated(train: Callable[..., Run], location: str) -> None:
+def test_a_packed_mixture_with_a_holdout_and_a_template_trains(train: Callable[..., Run], location: str) -> None:
     more = [
         "data mix {", '  "messages.jsonl" {', "    take = 40", "  }", '  "shared.jsonl" {', "    take = 50%", "  }",
         f'  system = "{SYSTEM}"', "  holdout = 8", "  workers = 1", "}", "method sft(assistant_only)",

@@ -93,7 +93,7 @@ def test_deepspeed_s_muon_learns_the_same_and_goes_on(warm: Warm, tmp_path: Path
 
 
 @pytest.mark.nightly
-def test_adapters_and_half_precision(warm: Warm, tmp_path: Path) -> None:
+def test_muon_trains_adapters_in_half_precision(warm: Warm, tmp_path: Path) -> None:
     """In a run with adapters, Muon trains their matrices. An adapter on the embeddings is trained by AdamW."""
     more = "lora(rank=4, targets=[q_proj, embed_tokens])"
     text = spec(more, length="2 steps").replace(ADAMW, MUON).replace("precision fp32", "precision bf16")

@@ -34,7 +34,7 @@ def folder(location: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     return compiled(text, location, str(tmp_path_factory.mktemp("sweep") / "s"))
 
 
-def test_a_thousand_bundles_in_one_array(folder: str) -> None:
+def test_a_thousand_bundles_are_one_array(folder: str) -> None:
     with open(os.path.join(folder, "sweep.toml"), "rb") as handle:
         names = [one["name"] for one in tomllib.load(handle)["member"]]
     assert len(names) == len(set(names)) == 1000

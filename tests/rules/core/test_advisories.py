@@ -121,7 +121,7 @@ def test_a_spec_shows_it_and_another_stack_does_not(name, code, text):
         assert any(one.threads[0] in each.message for each in found.problems)
 
 
-def test_versions_from_the_first_to_before_the_one_that_mends():
+def test_versions_before_the_first_and_after_the_fix_are_not_concerned():
     one = ADVISORIES["zero2-accumulation"]
     assert [one.concerns(version) for version in ("0.16.8", "0.18.2", "0.19.7", "0.19.8", "0.20")] == [
         False, True, True, False, False,

@@ -7,7 +7,7 @@ import pytest
 from xpc.compiler.rules.core.template_blocks import code_of, parts, without_comments
 
 
-def test_parts_of_a_template():
+def test_a_template_is_divided_into_its_parts():
     text = "a{# {{ x }} #}{{ m['role'] }}b{%- if \"%}\" in m -%}c{% endif %}"
     assert list(parts(text)) == [
         ("", "a", "a"),

@@ -65,7 +65,7 @@ def test_the_closed_forms(strategy: str, precision: str, more: str, bytes_: floa
     assert least(spec, facts, spec.text("strategy"), offload) == pytest.approx(bytes_)
 
 
-def test_the_specimens() -> None:
+def test_specimens_get_a_strategy_that_fits() -> None:
     assert "strategy zero3" in messages("llama-3.1-70b-instruct", "16 x a100-80gb")
     assert "under ddp" in messages("llama-3.1-70b-instruct", "8 x a100-80gb", strategy="")
     # the spec states no strategy, and the plan chooses zero3, with which weights and optimizer states fit

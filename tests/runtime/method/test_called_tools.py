@@ -141,7 +141,7 @@ def test_what_an_environment_lacks() -> None:
     assert not [*tools._environment_problems(bundle, None)]
 
 
-def test_made_up_values() -> None:
+def test_made_up_values_have_the_type_of_their_schema() -> None:
     schemas = ({"type": "integer"}, {"type": ["number", "null"]}, {"enum": ["up"]}, {"type": "string"}, {})
     assert [tools._example(one) for one in schemas] == [1, 1.0, "up", "apple", "apple"]
 

@@ -90,7 +90,7 @@ def test_a_file_without_the_function_is_one_sentence(tmp_path: Path, code: str, 
         rewards.functions(made(tmp_path, code=code, functions=(function,)))
 
 
-def test_a_missing_file_and_no_reward_at_all(tmp_path: Path) -> None:
+def test_a_missing_file_or_reward_stops_the_run(tmp_path: Path) -> None:
     bundle = made(tmp_path, functions=("even",))
     (tmp_path / "files" / "r.py").unlink()
     with pytest.raises(RunError, match="cannot read the reward functions"):
@@ -314,7 +314,7 @@ def test_bitsandbytes_is_asked_for_by_its_own_optimizers(
         ("disabled", None, False, False),
     ],
 )
-def test_wandb_without_a_key(
+def test_wandb_without_a_key_is_reported_before_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str | None, key: str | None, found: bool, reported: bool
 ) -> None:
     stub = ModuleType("wandb")

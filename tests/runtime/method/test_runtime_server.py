@@ -34,7 +34,7 @@ def program(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XPC_VLLM", "/bin/true")
 
 
-def test_the_words_of_each_program() -> None:
+def test_each_program_gets_its_own_command() -> None:
     named = {"id": "org/model", "path": None, "revision": "abc"}
     new = vllm_server.command(bundle(**named, trust_remote_code=True), 2, 4)
     assert new[:3] == ["/bin/true", "serve", "org/model"]

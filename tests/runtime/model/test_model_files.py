@@ -44,7 +44,7 @@ def found(folder: str = "x.bundle") -> list[str]:
     return bundle_integrity.problems(bundles.read(folder, FEATURES))
 
 
-def test_an_unchanged_model(location: Path) -> None:
+def test_an_unchanged_model_has_no_finding(location: Path) -> None:
     assert found() == []
 
 
@@ -67,7 +67,7 @@ def test_the_tokenizer_and_the_configuration_count(name: str, location: Path) ->
     assert f"models/tiny/{name} has sha256 " in found()[0]
 
 
-def test_missing_and_new_files(location: Path) -> None:
+def test_missing_and_new_files_are_reported(location: Path) -> None:
     put(location, {"models/tiny/added_tokens.json": "{}"})
     assert (
         "models/tiny/added_tokens.json exists now, but did not exist when this bundle was compiled; put" in found()[0]

@@ -93,7 +93,7 @@ def test_another_vocab_size_than_the_weights_is_refused(tmp_path: Any) -> None:
     assert TokenizerFiles().before_rows(bundle(folder), Words()) == []
 
 
-def test_tokens_without_an_embedding(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tokens_without_an_embedding_are_reported(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
     folder = of(str(tmp_path), config={"vocab_size": 5})
     assert TokenizerFiles().before_rows(bundle(folder), Words()) == []
     assert "the tokenizer has 1 token without an embedding, such as 'piece'" in capsys.readouterr().out

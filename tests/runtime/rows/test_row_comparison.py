@@ -154,7 +154,7 @@ def test_another_part_is_refused(part: Any) -> None:
         turn("user", [part])
 
 
-def test_null_keys_of_typed_files() -> None:
+def test_null_keys_of_typed_files_are_no_losses() -> None:
     assert without_nulls({"a": None, "b": [{"c": None, "d": 0}]}) == {"b": [{"d": 0}]}
 
 

@@ -206,7 +206,7 @@ def test_a_local_file_is_loaded_mapped_and_checked(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content"), [("a.csv", "text\nhello\n"), ("a.txt", "hello\n"), ("a.json", '[{"text": "hello"}]')]
 )
-def test_other_kinds_of_files_and_folders(tmp_path: Path, name: str, content: str) -> None:
+def test_other_kinds_of_files_and_folders_are_read(tmp_path: Path, name: str, content: str) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / name).write_text(content)
     bundle = bundle_with(tmp_path, source("folder", "text"))
@@ -313,7 +313,7 @@ def test_an_empty_turn_is_empty_and_never_the_word_none() -> None:
     assert prompts.to_row(CHAT, {"conversations": output}, 0, system=None, text="text")["messages"][1]["content"] == ""
 
 
-def test_prompts_and_completions_of_both_kinds() -> None:
+def test_prompts_and_completions_of_both_kinds_are_converted() -> None:
     assert prompts.to_row(PAIR, {"prompt": "2?", "completion": " 4"}, 0, system="S", text="text") == {
         "prompt": "2?",
         "completion": " 4",

@@ -52,7 +52,7 @@ def test_every_spelling_of_a_pair_is_the_same_row(row: dict[str, Any]) -> None:
     assert preference(row) == {"prompt": [ASK], "chosen": [GOOD], "rejected": [BAD]}
 
 
-def test_pairs_of_texts() -> None:
+def test_pairs_of_texts_are_divided_into_prompt_and_answers() -> None:
     texts = {"chosen": "Two and two is four.", "rejected": "Two and two is nine."}
     assert preference(texts) == {"prompt": "Two and two is", "chosen": " four.", "rejected": " nine."}
     assert preference({"prompt": "2?", "chosen": " 4", "rejected": " 5"}) == {
@@ -80,7 +80,7 @@ def test_columns_of_a_pair_are_named_in_order() -> None:
     assert prompts.dropped(PAIR, ["chosen", "rejected", "margin"], "dpo") == ["chosen", "rejected", "margin"]
 
 
-def test_judged_completions() -> None:
+def test_judged_completions_need_a_boolean_label() -> None:
     def judged(row: dict[str, Any], system: str | None = None) -> dict[str, Any]:
         return prompts.to_row(JUDGED, row, 0, system=system, method="kto")
 

@@ -42,7 +42,7 @@ class Words:
         return " ".join([*output, "assistant:"] if add_generation_prompt else output)
 
 
-def test_marks_that_are_there():
+def test_a_template_with_marks_lacks_none():
     assert assistant_masks.missing(Words(MARKED)) == []
 
 

@@ -126,7 +126,7 @@ def test_a_second_system_prompt_is_reported(own: str | None) -> None:
     assert found == ([("system", other)] if own == "Be polite." else [])
 
 
-def test_reasoning_in_two_places() -> None:
+def test_reasoning_in_two_places_is_found() -> None:
     both = turn(content="<think>\n2, 2\n</think>\n\n4", reasoning_content="2, 2")
     assert turn_notes.doubled({"messages": [turn("user"), both]}) == (1, "2, 2")
     assert turn_notes.doubled({"messages": [turn(content="<think>2</think>4"), turn(reasoning="2")]}) is None

@@ -87,7 +87,9 @@ def test_other_columns_are_not_reported(shape: str, row: Any, capsys: pytest.Cap
         ("grpo", {"weight": 0, "solution": 4}, ""),
     ],
 )
-def test_columns_next_to_prompts(method: str, column: Any, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unread_columns_next_to_prompts_are_reported(
+    method: str, column: Any, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     check("prompt", {"prompt": "2", **column}, method=method)
     printed = capsys.readouterr().out
     assert bool(printed) == bool(words)

@@ -75,12 +75,12 @@ def check(found: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize("target", EACH_STACK)
-def test_rows_of_every_method(warm: Warm, target: str) -> None:
+def test_rows_of_every_method_are_the_same(warm: Warm, target: str) -> None:
     check(calls(warm, target, "methods", {method: Small(method, target).text for method in methods_of(target)}))
 
 
 @pytest.mark.parametrize("target", EACH_STACK)
-def test_rows_of_every_template(warm: Warm, target: str) -> None:
+def test_rows_of_every_template_are_the_same(warm: Warm, target: str) -> None:
     """To save time, only the last method of the list prepares rows with every template; the other methods use a quarter
     of the templates. On a stack that can mask by turns, the last method is `sft` with masks, and its rows contain
     everything that rows without masks have.
@@ -99,7 +99,7 @@ def test_rows_of_every_template(warm: Warm, target: str) -> None:
 
 
 @pytest.mark.parametrize("target", EACH_STACK)
-def test_rows_of_every_shape(warm: Warm, target: str) -> None:
+def test_rows_of_every_shape_are_the_same(warm: Warm, target: str) -> None:
     """The cases are prompts with completions, plain texts, packed rows, rows with weights, and a loss by two masks."""
     sizes = "gbs=8 micro=2 seq=48"
     texts = {

@@ -128,7 +128,7 @@ def test_calls_and_reasoning_are_in_the_batches_of_every_method(warm: Warm, tmp_
 
 
 @pytest.mark.parametrize("target", FIRST_AND_LAST)
-def test_rows_of_one_type_in_a_mixture(warm: Warm, tmp_path: Path, target: str) -> None:
+def test_a_mixture_keeps_everything_in_its_rows(warm: Warm, tmp_path: Path, target: str) -> None:
     mixture, alone, parts, sharegpt, lost, allowed = trained_rows(
         warm, target, "mixture",
         small(target, data("calls", "plain", "parts", "sharegpt"), QWEN3),
