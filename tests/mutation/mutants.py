@@ -58,7 +58,7 @@ GROUPS = {
 pattern matches it.
 """
 AT_ONCE = 150
-"""At first, this many tests run against a mutant, because a few tests kill most mutants."""
+"""Of the tests of other rooms, at first this many run against a mutant, because a few tests notice most mutants."""
 SECONDS = 600
 """The limit of CPU seconds for the tests of one mutant. It ends a mutant that loops forever."""
 MINUTES = 4
@@ -266,17 +266,21 @@ def survivors(before: dict[tuple[object, ...], dict[str, object]]) -> list[Mutat
 
 
 def rounds(one: Mutation, known: Map | None, seed: int) -> Iterator[list[str]]:
-    """The commands of fast tests for a mutant: first a few of the tests that reach its line, then the others. `known`
-    is None for a mutant that survived an earlier run.
+    """The commands of fast tests for a mutant: first the tests of its room that reach its line, because these notice
+    most mutants and need few imports, then a few of the others, then all others. `known` is None for a mutant that
+    survived an earlier run.
     """
+    room = tuple(slow_tests(one.file))
     if known is None:
-        yield fast("-x", *slow_tests(one.file))
+        yield fast("-x", *room)
         yield fast("-x", "-p", "no:pytest-lsp")
         return
     tests = known.tests(one.file, one.line) if known.reached(one.file, one.line) else []
     random.Random(f"{seed} {one.file} {one.line}").shuffle(tests)
     tests.sort(key=lambda name: "test_cli" in name or "hostile" in name)  # tests that start processes run last
-    for part in (tests[:AT_ONCE], tests[AT_ONCE:]):
+    near = [name for name in tests if name.startswith(room)]
+    others = [name for name in tests if not name.startswith(room)]
+    for part in (near, others[:AT_ONCE], others[AT_ONCE:]):
         if part:
             yield fast("-x", *part)
 
