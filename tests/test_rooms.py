@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -113,3 +114,14 @@ def test_no_file_is_longer_than_one_can_survey(top: str) -> None:
                 lengths[os.path.relpath(path, ROOT)] = handle.read().count(b"\n")
     assert lengths
     assert not {path: length for path, length in lengths.items() if length > MOST_LINES}
+
+
+def test_the_readme_of_support_names_each_of_its_modules_and_each_folder_with_support_code() -> None:
+    with open(os.path.join(ROOT, "tests", "support", "README.md"), encoding="utf-8") as handle:
+        named = set(re.findall(r"[\w/]+", handle.read()))
+    for folder, _, names in os.walk(os.path.join(ROOT, "tests")):
+        support = [name.removesuffix(".py") for name in names if name.endswith(".py")
+                   if not name.startswith(("test_", "conftest", "__init__", "sitecustomize"))]  # fmt: skip
+        room = os.path.relpath(folder, os.path.join(ROOT, "tests")).partition(os.sep)[0]
+        missing = {*support} if room == "support" else {f"{room}/"} if support and room != "." else set[str]()
+        assert missing <= named, folder
