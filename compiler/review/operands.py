@@ -251,7 +251,9 @@ class UncheckedOperand:
 
 
 def _members(folder: str) -> Operand:
-    """The members in a sweep's folder, with their files. Their specs are checked later, because checking takes time."""
+    """The members in a sweep's folder, with their files. Their specs are checked later, because checking takes time. A
+    member of members.txt without a folder cannot run, so it counts as removed.
+    """
     try:
         text = read_regular(os.path.join(folder, "members.txt"), MANIFEST).decode()
     except (UsageError, ValueError) as error:
@@ -273,7 +275,8 @@ def _members(folder: str) -> Operand:
         path = os.path.join(folder, "members", name)
         if os.path.islink(path):
             raise UsageError(f"{path} is a link, and is not followed: a sweep has only regular files")
-        runs.append(Run(name, None, bundle_tree(path, known)))
+        if os.path.lexists(path):
+            runs.append(Run(name, None, bundle_tree(path, known)))
     if not runs:
         raise UsageError(f"{folder} is a sweep without members")
     others = [f"members/{name}" for name in {*os.listdir(os.path.join(folder, "members"))} - {*names}]

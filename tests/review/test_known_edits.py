@@ -251,6 +251,9 @@ EDITS: dict[str, tuple[str, int, Edit]] = {
     ),
     "a table next to a member's": ("s", CODE, member(1, added("extra.json", "{}\n"))),
     "a member that is gone": ("s", DIFFERS, without_a_member),
+    "a member whose folder is gone": (
+        "s", DIFFERS, lambda folder: shutil.rmtree(sorted((folder / "members").iterdir())[1]),
+    ),
     "members in another order": ("s", SAME, rewritten("members.txt", backwards)),
     "an empty line among the members": ("s", REFUSED, rewritten("members.txt", lambda text: f"\n{text}")),
     "two members with each other's files": ("s", DIFFERS, swapped),
