@@ -45,11 +45,13 @@ def tables(files: Mapping[str, bytes], without: tuple[str, ...] = FACTS) -> dict
             continue
         try:
             text = files[name].decode()
-            values = _json(text) if name.endswith(".json") else _yaml(text)
-            out.update({f"{name} {key}": value for key, value in values.items()})
+            for key, value in _json(text) if name.endswith(".json") else _yaml(text).items():
+                path = f"{name} {key}"
+                if not (without and path.startswith(without)):
+                    out[path] = value
         except (ValueError, RecursionError) as error:  # somebody has edited the file in the bundle
             raise UsageError(f"{name} of the bundle is damaged: not valid {name.rpartition('.')[2].upper()}") from error
-    return {key: value for key, value in out.items() if not (without and key.startswith(without))}
+    return out
 
 
 def is_table(name: str) -> bool:
@@ -57,15 +59,13 @@ def is_table(name: str) -> bool:
     return "/" not in name and name.endswith(TABLES)
 
 
-def _json(text: str) -> dict[str, object]:
-    out: dict[str, object] = {}
+def _json(text: str) -> Iterator[tuple[str, object]]:
     left = LONGEST_KEYS
     for key, value in _flat(json.loads(text), ""):
         left -= len(key)
         if left < 0:
             raise ValueError("its keys are too long")
-        out[key] = value
-    return out
+        yield key, value
 
 
 def _flat(table: object, prefix: str) -> Iterator[tuple[str, object]]:
