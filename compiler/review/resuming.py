@@ -53,14 +53,18 @@ def resumes(before: Mapping[str, object], after: Mapping[str, object]) -> str:
 
 def _by_key(table: dict[str, object], other: Mapping[str, object]) -> dict[str, object]:
     """If both runs have a list with the same number of records, such as the data sources, turn the values of these
-    records into single settings such as `data[0].path`.
+    records into single settings such as `data[0].path` or `data[0].files[1].sha256`. For lists of different lengths,
+    only the lengths are compared.
     """
     out: dict[str, object] = {}
     for name, value in table.items():
         lists = [one for one in (value, other.get(name)) if isinstance(one, list)]
         records = all(isinstance(each, dict) for one in lists for each in one)
-        if records and len(lists) == 2 and len(lists[0]) == len(lists[1]):
-            out |= {f"{name}[{at}].{key}": each for at, one in enumerate(lists[0]) for key, each in one.items()}
+        if records and len(lists) == 2 and len(lists[0]) != len(lists[1]):
+            out[name] = f"{len(lists[0])} entries"
+        elif records and len(lists) == 2:
+            for at, pair in enumerate(zip(*lists, strict=True)):
+                out |= _by_key(*({f"{name}[{at}].{key}": each for key, each in one.items()} for one in pair))
         else:
             out[name] = value
     return out

@@ -63,8 +63,10 @@ class RunLength:
             return "as written"
         if self.rows is None:
             return ""
-        each = f" x {self.each} completions" if self.each > 1 else ""
-        return f"{self.rows:,} rows{each} x {self.epochs:g} epochs / {self.gbs}"
+        each = f" x {self.group} completions" if self.group > 1 else ""
+        again = f" x {self.each // self.group} iterations" if self.each > self.group else ""
+        epochs = "1 epoch" if self.epochs == 1 else f"{self.epochs:g} epochs"
+        return f"{self.rows:,} rows{each}{again} x {epochs} / {self.gbs}"
 
     def tokens_why(self) -> str:
         """Explain, as text, how the number of tokens was calculated."""
@@ -171,4 +173,5 @@ def _short_change(name: str, found: Sequence[Change]) -> str:
 
 
 def _times(ratio: float) -> str:
-    return {2.0: "twice", 0.5: "half", 1.0: "the same"}.get(ratio, f"{ratio:.3g} times")
+    text = f"{ratio:.3g}" if abs(ratio - 1) > 0.005 else f"{ratio:.6g}"
+    return {2.0: "twice", 0.5: "half", 1.0: "the same"}.get(ratio, f"{text} times")

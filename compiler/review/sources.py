@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from xpc.compiler.files.digest import sha256
 from xpc.compiler.lower.specfile import ref
 from xpc.compiler.render.line_difference import blocks
 from xpc.compiler.review.differences.change import Change
@@ -71,7 +72,7 @@ def _reading(source: DataSource) -> list[str]:
 
 def _chosen(source: DataSource) -> list[str]:
     """Phrases that say which rows of a source are used, such as `at most 1000 rows` or `take 10%`, and the digest of a
-    local file.
+    local file, or of all files of a folder.
     """
     parts = [] if source.limit is None else [f"at most {source.limit} rows"]
     if source.take is not None:
@@ -79,7 +80,8 @@ def _chosen(source: DataSource) -> list[str]:
         parts.append(f"take {take.value:.10g}" if take.unit != "share" else f"take {100 * take.value:.10g}%")
     if source.share is not None:
         parts.append(f"share {100 * source.share:.10g}%")
-    digests = [part.sha256 for part in source.parts] or [source.sha256]
+    digests = [part.sha256 or "" for part in source.parts] or [source.sha256 or ""]
     if any(digests):
-        parts.append("content " + " ".join(str(one)[:8] for one in digests[:4]))
+        one = digests[0] if len(digests) == 1 else sha256(" ".join(digests).encode()).hexdigest()
+        parts.append(f"content {one[:8]}")
     return parts

@@ -421,6 +421,9 @@ def test_a_change_of_an_online_method_has_consequences(method, old, new, line, f
     found, moved, _ = consequences(tmp_path, text, text.replace(old, new))
     assert line in found["headline"]
     assert {name: moved[name] for name in follows} == follows
+    if "iterations" in new:
+        printed = difference(xpc("diff", "a.xp", "b.xp", cwd=str(tmp_path)))
+        assert "(2,000 rows x 8 completions x 2 iterations x 1 epoch / 256)" in printed
 
 
 def test_adapters_have_a_scale_and_trained_parameters(tmp_path):

@@ -5,6 +5,7 @@ row. It is the only command that renders templates.
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from pathlib import Path
@@ -61,6 +62,32 @@ def test_changed_rows_are_described(case: str, tmp_path: Path) -> None:
         assert "Q99?" in text
     found = json.loads(diff(tmp_path, {}, {"rows.jsonl": lines(rows)}, "--format", "json"))
     assert found["groups"][0]["contents"][0].startswith(f"rows.jsonl: {sentence}")
+
+
+def test_the_files_of_a_folder_are_compared_each_by_itself(tmp_path: Path) -> None:
+    folder = {"run.xp": SPEC.replace("rows.jsonl", "d"), **{f"d/train-{at}.jsonl": lines(ROWS) for at in range(6)}}
+    text = diff(tmp_path, folder, {**folder, "d/train-5.jsonl": lines([*ROWS[:-1], row(99)])})
+    assert re.match(r'data "d" content \w{8} -> content \w{8}; d/train-5.jsonl: 1 row added, 1 removed\n', text), text
+    assert "cannot be resumed: data.sources[0].files[5].bundled was " in text
+    assert "train-4" not in text
+    text = diff(tmp_path, folder, {**folder, "d/train-6.jsonl": lines(ROWS[:1])})
+    assert text.startswith('data "d" content '), text
+    assert ": 31 steps instead of 30, 1.00417 times the tokens; " in text
+    assert "\n  d/train-6.jsonl is new: 1 row\n" in text
+    assert 'cannot be resumed: data.sources[0].files was "6 entries" and is "7 entries"\n' in text
+
+
+@pytest.mark.slow
+def test_rows_that_xpc_does_not_read_are_counted(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    spec = {"run.xp": SPEC.replace("rows.jsonl", "rows.parquet")}
+    for name, number in (("before", 40), ("after", 41)):
+        put(tmp_path / name, spec)
+        pq.write_table(pa.table({"text": [f"t{at}" for at in range(number)]}), tmp_path / name / "rows.parquet")
+    text = diff(tmp_path, spec, spec)
+    assert "Contents\n  rows.parquet: 40 -> 41 rows; xpc does not compare rows of this kind of file\n" in text
 
 
 RENAMED = {

@@ -60,8 +60,8 @@ def _change(key: str, before: Mapping[str, object], after: Mapping[str, object],
 
 
 def _entries(key: str, before: object, after: object) -> list[Change]:
-    """The changes between two lists of records, such as data sources, key by key. Empty if a value is not a list of
-    records.
+    """The changes between two lists of records, such as data sources, key by key. Records may contain lists of records,
+    such as the files of a folder. Empty if a value is not a list of records.
     """
     lists = [each for each in (before, after) if isinstance(each, list) and all(isinstance(one, dict) for one in each)]
     if len(lists) < 2:
@@ -74,7 +74,7 @@ def _entries(key: str, before: object, after: object) -> list[Change]:
         was, now = ({f"{key}[{number}].{name}": value for name, value in each.items()} for each in (one, other))
         for name in dict.fromkeys((*was, *now)):
             if (name in was) != (name in now) or _exact(was.get(name)) != _exact(now.get(name)):
-                found.append(_change(name, was, now))
+                found += _entries(name, was.get(name), now.get(name)) or [_change(name, was, now)]
     return found
 
 

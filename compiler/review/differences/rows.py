@@ -16,16 +16,36 @@ from xpc.compiler.spec.survey import Broken
 
 
 def row_changes(one: Spec, other: Spec) -> Iterator[str]:
-    """A sentence for each local file that both runs read, if its rows differ between the runs."""
+    """A sentence for each local file that both runs read, if its rows differ between the runs, and for each file that
+    only one of the runs has in a folder that both read.
+    """
     before, after = ({part.path: part for part in _files(spec)} for spec in (one, other))
-    for path, was in before.items():
-        now = after.get(path)
-        if now is not None and was.sha256 != now.sha256 and readable(was) and readable(now):
+    folders = {each.path for each in one.sources if each.parts} & {each.path for each in other.sources if each.parts}
+    shared = tuple(f"{path}/" for path in folders)
+    for path in dict.fromkeys((*before, *after)):
+        was, now = before.get(path), after.get(path)
+        if was is None or now is None:
+            if path is not None and path.startswith(shared):
+                yield f"{path} is {'new' if was is None else 'gone'}{_count(was or now)}"
+            continue
+        if was.sha256 == now.sha256:
+            continue
+        if readable(was) and readable(now):
             yield f"{path}: {_described(_rows(was), _rows(now))}"
+        elif was.rows is not None and now.rows is not None:
+            counts = f"{was.rows:,} -> {now.rows:,}" if was.rows != now.rows else f"{was.rows:,}"
+            yield f"{path}: {counts} rows; xpc does not compare rows of this kind of file"
 
 
 def _files(spec: Spec) -> list[DataSource]:
     return [part for source in spec.sources for part in (source.parts or (source,))]
+
+
+def _count(source: DataSource | None) -> str:
+    if source is None:
+        return ""
+    rows = len(_rows(source)) if readable(source) else source.rows
+    return "" if rows is None else f": {rows:,} row{'' if rows == 1 else 's'}"
 
 
 def _rows(source: DataSource) -> list[str]:
