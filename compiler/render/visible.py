@@ -2,9 +2,9 @@
 
 A spec, a file name or a quoted value may contain escape sequences, bidirectional overrides (which reorder the text that
 a reviewer sees, CVE-2021-42574) or lone surrogates (which cannot be encoded). Each such character is printed in the
-form `<U+202E>`. GitHub's runner executes a line of a log that begins with `::` or contains `##[` (actions/runner,
-ActionCommand.cs). In such a line, one `:` or the `[` is printed in the same form, so that the runner does not execute
-the line.
+form `<U+202E>`. GitHub's runner executes a line of a log that begins with `::` and has another `::`, or that contains
+`##[` (actions/runner, ActionCommand.cs). In such a line, one `:` or the `[` is printed in the same form, so that the
+runner does not execute the line.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ def visible(text: str, longest: int | None = None) -> str:
 def _without_commands(text: str) -> str:
     text = text.replace(COMMAND, f"##{_spelled('[')}")
     start = len(text) - len(text.lstrip())
-    return f"{text[:start]}{_spelled(':')}{text[start + 1 :]}" if text.startswith("::", start) else text
+    command = text.startswith("::", start) and "::" in text[start + 2 :]
+    return f"{text[:start]}{_spelled(':')}{text[start + 1 :]}" if command else text
 
 
 def in_json(text: str) -> str:

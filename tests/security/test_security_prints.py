@@ -107,6 +107,8 @@ def test_visible_text_is_no_command() -> None:
         assert "##[" not in cells(one)[0]
         assert len(cells(one)[1]) == len(one) + 1
     assert visible("a::b # [c] #[d]") == "a::b # [c] #[d]"
+    assert visible("  ::: base/house.xp:7:3") == "  ::: base/house.xp:7:3"  # the place of a second label
+    assert visible("::: a::b.xp:7:3") == "<U+003A>:: a::b.xp:7:3"
 
 
 LIBRARIES = [(command, "c.xp") for command in ("preview", "rehearse", "tune")]
