@@ -219,8 +219,16 @@ def test_the_comment_says_which_specs_it_leaves_out(root: Path) -> None:
     git(root, "commit", "-qm", "two")
     text = comment(list(entries(".", "main")))
     assert text.splitlines()[1].startswith("**2 changed")
-    last = "spec.xp and 2 more are the specs of bundles; only &#96;xpc verify&#96; compares them."
-    assert text.splitlines()[-1].endswith(last), text
+    last = "and 1 more are bundles with changed files; only &#96;xpc verify&#96; compares them with their specs."
+    assert text.splitlines()[-1] == f"specs/s.bundle {last}", text
+    git(root, "checkout", "-qB", "other", "main")
+    edit(root / "specs/x.bundle/launch.sh", ("set -", "# a\nset -"))
+    git(root, "commit", "-qam", "three")
+    text = comment(list(entries(".", "main")))
+    assert text.splitlines()[1:] == [
+        "**No spec changes its run, but committed bundles change.**", "",
+        "specs/x.bundle is a bundle with changed files; only &#96;xpc verify&#96; compares it with its spec.",
+    ]  # fmt: skip
 
 
 @pytest.mark.slow

@@ -171,7 +171,8 @@ def test_a_warning_that_a_base_silences_is_one_group(repository: Path) -> None:
     assert lines[1] == "**base/house.xp:5 allows XP410 fsdp1-deprecated: 3 specs, 2 sweeps (8 members)**"
     text = HOUSE.replace("zero2", f"fsdp1{FSDP}").replace("weight_decay = 0", "weight_decay = 0.1")
     _, lines = changed(repository, {"specs/a.xp": LEAF.replace("NAME", "other"), "base/house.xp": text})
-    assert lines[1] == "**4 changed, 1 unchanged with newly silenced warnings**"
+    counts = "4 changed, 1 unchanged with newly silenced warnings"
+    assert lines[1] == f"**{counts}; newly allowed: XP410 fsdp1-deprecated**"
 
 
 @pytest.mark.parametrize(

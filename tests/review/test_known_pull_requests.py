@@ -22,6 +22,7 @@ pytestmark = pytest.mark.slow
 
 Edit = Callable[[Path], object]
 NONE = "No run changes."
+BUNDLES = "No spec changes its run, but committed bundles change."
 HOUSE = """\
 xpc 1
 
@@ -409,16 +410,16 @@ PULLS: dict[str, tuple[Edit, str]] = {
         r"specs/locked.xp -> specs/z.xp: .*(packages|torch|revision).*",
     ),
     # bundles and stacks
-    "a README of a bundle": (added({"specs/run.bundle/README.md": "x\n"}), NONE),
+    "a README of a bundle": (added({"specs/run.bundle/README.md": "x\n"}), BUNDLES),
     "another spec of a bundle": (
         added({"specs/run.bundle/spec.xp": LOCKED, "specs/run.bundle/bundle.toml": manifest_of(LOCKED)}),
-        NONE,
+        BUNDLES,
     ),
     "a bundle whose manifest is gone": (
         removed("specs/run.bundle/bundle.toml"),
         r"specs/run.bundle/spec.xp: does not compile",
     ),
-    "a moved bundle": (lambda root: shutil.move(root / "specs/run.bundle", root / "other.bundle"), NONE),
+    "a moved bundle": (lambda root: shutil.move(root / "specs/run.bundle", root / "other.bundle"), BUNDLES),
     "another stack": (
         text("specs/a.xp", "save", "target trl-0.24\nsave"),
         r"specs/a.xp: target trl-1.16 -> trl-0.24: \d+ arguments unchanged.*",

@@ -474,6 +474,22 @@ def test_renames_and_new_specs_are_counted_in_the_totals(house):
     assert re.match(r"\*\*1 changed, 1 renamed, 1 new, 1 gone; \+[\d.]+ GPU-hours, \+[\d.]+ GiB\*\*", first), first
 
 
+def test_what_several_changes_turn_is_in_the_first_line(house):
+    """The first line about several specs has more than their number: a run that does not fit, and permissions."""
+    large = 'xpc 1\n\nextends "../base/trained.xp"\n\nsave "out/c"\nmodel(trust_remote_code)\n'
+    write(house, "specs/c.xp", large)
+    trained = (house / "base" / "trained.xp").read_text()
+    write(
+        house,
+        "specs/b.xp",
+        trained.replace("house.xp", "../base/house.xp").replace("qwen2.5-0.5b-instruct", "qwen2.5-32b"),
+    )
+    commit("several")
+    first = comment(list(entries(".", "main"))).splitlines()[1]
+    assert "2 changed; 1 run newly exceeds the GPU memory; new warning XP701; " in first, first
+    assert "newly allowed&#58; the model repository" in first, first
+
+
 def test_a_new_sweep_shows_the_memory_of_its_largest_run(house):
     """Before a fix, the line showed the memory of the sweep's first run. So it said `fits`, although most of the other
     runs do not fit.
@@ -503,7 +519,9 @@ def test_the_hours_of_a_sweep_that_is_too_large_are_unknown(house, monkeypatch):
     write(house, "specs/f.xp", 'xpc 1\n\nextends "../base/trained.xp"\n')
     commit("a new spec")
     first = comment(list(entries(".", "main"))).splitlines()[1]
-    assert re.match(r"\*\*1 changed, 1 new; \+[\d.]+ GPU-hours \(1 spec unknown\), \+[\d.]+ GiB\*\*$", first), first
+    assert re.match(
+        r"\*\*1 changed, 1 new; new warning XP186; \+[\d.]+ GPU-hours \(1 spec unknown\), \+[\d.]+ GiB\*\*$", first
+    ), first
 
 
 def test_a_lock_a_template_or_rows_affect_the_specs_that_read_them(house):

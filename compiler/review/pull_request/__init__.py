@@ -16,7 +16,6 @@ from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.plan.price import prices
 from xpc.compiler.render.output import show
 from xpc.compiler.review.pull_request.comment import comment as comment
-from xpc.compiler.review.pull_request.entries import COPIES
 from xpc.compiler.review.pull_request.entries import Entry as Entry
 from xpc.compiler.review.pull_request.entries import entries as entries
 from xpc.compiler.review.pull_request.github import MARKER as MARKER
@@ -30,7 +29,7 @@ def main(environment: Mapping[str, str], base: str) -> int:
     except (UsageError, ValueError) as error:
         show(f"xpc: {error}", sys.stderr)
         return 2
-    show(f"comment: {publish(comment(found), environment, any(one.kind != COPIES for one in found))}")
+    show(f"comment: {publish(comment(found), environment, bool(found))}")
     return int(any(one.broken for one in found))
 
 

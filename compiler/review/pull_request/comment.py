@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from xpc.compiler.plan import size
 from xpc.compiler.render.visible import visible
+from xpc.compiler.review.pull_request.alerts import alert_lines
 from xpc.compiler.review.pull_request.entries import BROKEN, CHANGED, COPIES, GONE, NEW, RENAMED, SILENCED, Entry
 from xpc.compiler.review.pull_request.github import MARKER
 
@@ -17,6 +18,7 @@ NAMED = 20
 """Maximum number of specs that the summary line of a group names."""
 LONGEST = 400
 """Maximum number of characters of a summary line."""
+BUNDLES_ONLY = "No spec changes its run, but committed bundles change."
 ORDER = (BROKEN, CHANGED, SILENCED, RENAMED, NEW, GONE)
 WORDS = {
     BROKEN: "broken", CHANGED: "changed", SILENCED: "unchanged with newly silenced warnings", RENAMED: "renamed",
@@ -25,13 +27,14 @@ WORDS = {
 
 
 def comment(found: Sequence[Entry], most: int = MOST) -> str:
-    """The text of the comment. The first line sums up the pull request. The last lines say which specs of bundles are
+    """The text of the comment. The first line sums up the pull request. The last lines say which changed bundles are
     not compared, and how much was left out because GitHub limits the length of a comment.
     """
     last = [f"\n{plain(f'{one.path} {one.line}')}.\n" for one in found if one.kind == COPIES]
     found, most = [one for one in found if one.kind != COPIES], most - sum(map(len, last))
     groups = _groups(found)
-    parts = [f"{MARKER}\n**{_headline(found, groups)}**\n"]
+    title = BUNDLES_ONLY if last and not found else _headline(found, groups)
+    parts = [f"{MARKER}\n**{title}**\n"]
     # the summaries have priority over the full texts, which get the remaining space
     short = [f"\n- {_line(group)}\n" for group in groups]
     length, omitted = len(parts[0]), 0
@@ -52,17 +55,18 @@ def comment(found: Sequence[Entry], most: int = MOST) -> str:
 
 
 def _headline(found: Sequence[Entry], groups: Sequence[Sequence[Entry]]) -> str:
-    """The first line: `3 changed, 1 new, 1 gone, 1 renamed; +14.2 GPU-hours, +80 GiB`. If all changes form one group,
-    the first line is the summary line of this group.
+    """The first line: `3 changed, 1 new, 1 gone; new warning XP203; +14.2 GPU-hours, +80 GiB`. If all changes form one
+    group, the first line is the summary line of this group.
     """
     if not found:
         return "No run changes."
-    total = "; ".join(filter(None, [", ".join(_totals(found))]))
+    total = ", ".join(_totals(found))
     if len(groups) == 1:
         return _line(groups[0]) + (f"; {total}" if total else "")
     kinds = [(kind, sum(one.kind == kind for one in found)) for kind in ORDER]
     counts = ", ".join(f"{count} {WORDS[kind]}" for kind, count in kinds if count)
-    return f"{counts}; {total}" if total else counts
+    alarms = plain("; ".join(alert_lines(one.alerts for one in found)))
+    return "; ".join(filter(None, [counts, alarms, total]))
 
 
 def _totals(found: Sequence[Entry]) -> Iterator[str]:

@@ -8,7 +8,7 @@ import glob
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from xpc.compiler.files.inputs import MAX_SPEC, UsageError
 from xpc.compiler.render import render
@@ -17,15 +17,15 @@ from xpc.compiler.review.consequences import IS, Forecast, follows
 from xpc.compiler.review.differences.allowed import first_line, newly_allowed
 from xpc.compiler.review.operands import Operand, UncheckedOperand, open_operand
 from xpc.compiler.review.pull_request.affected import affected
+from xpc.compiler.review.pull_request.alerts import Alerts, alerts, new_warnings
 from xpc.compiler.review.pull_request.causes import Cause, cause
 from xpc.compiler.review.pull_request.previews import preview_changes
 from xpc.compiler.review.repository import Commit, Repository, of_folder
 from xpc.compiler.review.revision import snapshot
 from xpc.compiler.review.show import as_text, headline
-from xpc.compiler.review.spec_finder import Specs, specs_of_commit, specs_of_work_tree
+from xpc.compiler.review.spec_finder import Specs, parents, specs_of_commit, specs_of_work_tree
 from xpc.compiler.review.totals import MISFITS, added, forecasts, summed
 from xpc.compiler.spec import Spec
-from xpc.grammar.diagnostic import WARNING
 from xpc.grammar.record import evolve, record
 
 TYPE_CHECKING = False
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 BROKEN, CHANGED, NEW, GONE, RENAMED, COPIES = "broken", "changed", "new", "gone", "renamed", "copies"
 SILENCED = "silenced"
-"""The kinds of entries of the comment on a pull request. The entry of kind `COPIES` is about the copies of specs in
-bundles: some have changed, but they are not compared. A spec of kind `SILENCED` has the same run as before, but a new
+"""The kinds of entries of the comment on a pull request. The entry of kind `COPIES` is about committed bundles:
+some have changed, but they are not compared. A spec of kind `SILENCED` has the same run as before, but a new
 comment in it silences a warning.
 """
 GIB = 2**30
@@ -78,6 +78,7 @@ class Entry:
     disk: float | None = None
     cost: float | None = None
     members: int = 0
+    alerts: Alerts = Alerts()
 
 
 def entries(folder: str, base: str, prices: Prices | None = None) -> Iterator[Entry]:
@@ -110,11 +111,28 @@ def entries(folder: str, base: str, prices: Prices | None = None) -> Iterator[En
             except UsageError as error:  # an error in one spec must not hide the changes of the others
                 why = str(error).replace(os.path.join(repository.top, start), "")
                 yield Entry(found.shown(path), f"cannot be compared: {why}", "", True, BROKEN)
-        copies = sorted(path for path in {*was.copies, *now.copies} & changed if path.startswith(start))
-        if copies:
-            yield Entry(found.shown(copies[0]), excluded_copies(len(copies)), "", kind=COPIES)
+        bundles = sorted(
+            path for path in _changed_bundles({*was.copies, *now.copies}, changed) if path.startswith(start)
+        )
+        if bundles:
+            yield Entry(found.shown(bundles[0]), _excluded_bundles(len(bundles)), "", kind=COPIES)
         for path, line, text in preview_changes(before, after, start):
             yield Entry(found.shown(path), line, text, hours=0, disk=0, cost=0)
+
+
+def _changed_bundles(copies: Iterable[str], changed: Iterable[str]) -> list[str]:
+    """The bundles and sweeps with changed files, sorted. `copies` are the `spec.xp` of all bundles, also of a sweep's
+    members.
+    """
+    folders = {os.path.dirname(path).partition("/members/")[0] for path in copies}
+    return sorted({folder for path in changed for folder in parents(path) if folder in folders})
+
+
+def _excluded_bundles(count: int) -> str:
+    """A message about `count` changed bundles. The caller prints the name of the first of them before the message."""
+    if count == 1:
+        return "is a bundle with changed files; only `xpc verify` compares it with its spec"
+    return f"and {count - 1:,} more are bundles with changed files; only `xpc verify` compares them with their specs"
 
 
 def excluded_copies(count: int) -> str:
@@ -254,10 +272,13 @@ class _Comparer:
         why = cause(new, was, now)
         before, after = self._forecasts(was), self._forecasts(now)
         totals = _totals(before, after)
+        alarm = alerts(was.runs, now.runs, before, after)
         found = None if why.lines in shown else compare_operands(was, now, self.prices)
         if found is None:
             kind = kind if old != new else shown[why.lines]
-            yield Entry(title, _row(was, now, before, after, why), "", False, kind, why.lines, *totals, why.members)
+            yield Entry(
+                title, _row(was, now, before, after, why), "", False, kind, why.lines, *totals, why.members, alarm
+            )
             return
         if found.equal and old == new:
             if not first_line(found.allowed):
@@ -266,7 +287,7 @@ class _Comparer:
         if why.lines:
             shown[why.lines] = kind if old == new else SILENCED if found.equal else CHANGED
         text = as_text(found).partition("\n")[2].strip("\n")
-        yield Entry(title, headline(found), text, False, kind, why.lines, *totals, why.members)
+        yield Entry(title, headline(found), text, False, kind, why.lines, *totals, why.members, alarm)
 
     def new(self, path: str) -> Entry:
         """The entry of a new spec: its model, its data, its hardware, and its plan."""
@@ -276,7 +297,8 @@ class _Comparer:
         planned = self._forecasts(now)
         allowing = first_line(newly_allowed([], [run.spec for run in now.runs])).replace("newly allowed", "allowed")
         line = "; ".join(filter(None, [f"new: {_summary(now, planned)}", allowing]))
-        return Entry(self.shown(path), line, "", False, NEW, (), *_totals([], planned))
+        alarm = alerts((), now.runs, [], planned)
+        return Entry(self.shown(path), line, "", False, NEW, (), *_totals([], planned), alerts=alarm)
 
     def gone(self, path: str) -> Entry:
         """The entry of a spec that does not exist any more."""
@@ -318,18 +340,10 @@ def _row(was: Operand, now: Operand, before: list[Forecast] | None, after: list[
         for one in changed
         if one.name in OF_ROW
     ]
-    codes = sorted(_warnings(now) - _warnings(was))
+    codes = new_warnings(was.runs, now.runs)
     parts.append(f"new warning{'s' if len(codes) > 1 else ''} {', '.join(codes)}" if codes else "")
     parts.append(first_line(allowed(was, now)))
     return "; ".join(filter(None, parts)) or "steps, memory and GPU-hours do not change, as far as they are known"
-
-
-def _warnings(operand: Operand) -> Counter[str]:
-    """Map each code to its number of warnings. For a sweep, this is the largest number that any single member has."""
-    found: Counter[str] = Counter()
-    for run in operand.runs:
-        found |= Counter(one.code for one in run.spec.problems if one.severity == WARNING)
-    return found
 
 
 def _summary(operand: Operand, planned: list[Forecast] | None) -> str:
