@@ -26,12 +26,14 @@ from xpc.compiler.suggest.lines.marks import rewrite_marked
 from xpc.compiler.suggest.lines.moves import move_length, move_out
 from xpc.compiler.suggest.lines.rewriting import BODY, rewritten
 from xpc.compiler.suggest.lines.sentences import of_one_sentence, rewrite_sentences
+from xpc.compiler.suggest.lines.sources import rewrite_sources
 from xpc.compiler.suggest.lines.twice import join_clauses, join_edits
 from xpc.compiler.suggest.meaning import choice, is_known, meaning
 from xpc.compiler.suggest.no_equivalent import advice
 from xpc.compiler.suggest.numbers import rewrite_number
-from xpc.compiler.suggest.pasted import SHELL, as_value, no_block, rewrite_options
+from xpc.compiler.suggest.pasted import SHELL, no_block, rewrite_options
 from xpc.compiler.suggest.pasted_blocks import EVERYTHING, joined, of_one_clause
+from xpc.compiler.suggest.pasted_values import as_value
 from xpc.compiler.suggest.sentence import method_of
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.nearest import letters
@@ -65,7 +67,7 @@ def rewrite_foreign_forms(problems: Sequence[Diagnostic]) -> tuple[list[Diagnost
     """
     found = [
         one if one.message == SHELL else rewrite_first_line(rewrite_number(one))
-        for one in rewrite_options(rewrite_lists(rewrite_sentences(problems)))
+        for one in rewrite_options(rewrite_lists(rewrite_sources(rewrite_sentences(problems))))
     ]
     found = of_one_sentence(rewrite_marked(move_out(rewrite_header(found))))
     return rewrite_blocks(

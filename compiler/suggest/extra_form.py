@@ -44,6 +44,8 @@ def extra_suggestion(unknown: UnknownName, message: str) -> Suggestion | None:
     name.
     """
     found = extra_argument(unknown.name, unknown.node, unknown.typed, unknown.header)
+    if found is not None and _is_so_already(found, unknown):
+        return Suggestion("XP101", message, help=f"leave `{unknown.name[:60]}` out: every bundle has this value")
     elsewhere = unknown.clause not in (None, "strategy", "precision")
     if found is None or (found.library != "trl" and elsewhere and len(parts(unknown.name)) < 2):
         return None  # a name such as `debug` in an unrelated block does not mean DeepSpeed's argument
@@ -59,6 +61,20 @@ def extra_suggestion(unknown: UnknownName, message: str) -> Suggestion | None:
     reader = "" if stated else reader
     edit = found.form if (found.fits or stated) and not outside else None
     return Suggestion("XP101", message, library, f"write `{found.form}`{outside}{reader}", edit, True)
+
+
+def _is_so_already(found: ExtraArgument, unknown: UnknownName) -> bool:
+    """Whether a user's value for an argument of TRL is the value that bundles have without it, as in
+    `logging_first_step = false`. A switch that is off states no choice: `group_by_length = false` is such a switch.
+    """
+    stack = stacks.default()
+    if unknown.node is None or found.library != "trl":
+        return False
+    config, value = stack.config(found.method or "sft"), plain_value(unknown.node)
+    base = stack.base_arguments(config).get(found.name, ...)
+    if isinstance(value, bool) or not isinstance(base, bool):
+        return value == base or (value is False and unknown.name in stack.fields(config)[found.name].choices)
+    return False
 
 
 def extra_argument(name: str, node: Value | None, typed: str | None, header: bool) -> ExtraArgument | None:
@@ -96,12 +112,12 @@ def _of_trl(stack: stacks.Stack, name: str) -> tuple[str, str] | None:
     argument.
     """
     new = stack.rename(name) if name not in stack.fields() else None
-    for one in (new or name, aliases().get(letters(name)) or aliases().get(canonical(name), "")):
-        if one in legal_names(stack, "trl"):
-            return one, ""
-    for method in METHODS:
-        if stack.refused(method) is None and (new or name) in legal_names(stack, "trl", method):
-            return new or name, method
+    names = (new or name, aliases().get(letters(name)) or aliases().get(canonical(name), ""))
+    for method in ("", *METHODS):
+        legal = () if stack.refused(method) else legal_names(stack, "trl", method or "sft")
+        found = next((one for one in names if one in legal), None)
+        if found is not None:
+            return found, method
     return None
 
 

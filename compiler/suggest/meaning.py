@@ -115,7 +115,10 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
             like = 1.0 if typed == one.letters else 0.99 * word_likeness(own, one.words)
             if like < SAME and not exact:
                 typo = letter_likeness(typed, one.letters)
-                typo = typo if typo and not has_another_word(parts(way), one.parts) else 0.0
+                other = has_another_word(parts(way), one.parts) or another_number(typed, one.letters)
+                # `adam_epsilon2` is not a misspelt `adam_epsilon`
+                other = other or (typed[-1].isdecimal() and not any(map(str.isdecimal, one.letters)))
+                typo = 0.0 if other else typo
                 like = max(like, typo, 0.8 * (one.own and begun == {one.path}))
             if like < (SAME if exact else ENOUGH):
                 continue

@@ -13,14 +13,17 @@ from xpc.compiler import registry
 from xpc.compiler.language import schema
 from xpc.compiler.suggest.first_line import without_punctuation
 from xpc.compiler.suggest.flag_values import NAMED
+from xpc.compiler.suggest.lines.leaving import LEAVE
 from xpc.compiler.suggest.lines.machines import hardware_of
 from xpc.compiler.suggest.lines.nested import members
 from xpc.compiler.suggest.lines.rewriting import HEADER, Rewritten, body, rewritten_in
 from xpc.compiler.suggest.meaning import choice, is_known, meaning
 from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, reason
 from xpc.compiler.suggest.pasted_blocks import EVERYTHING, PastedBlock, block_at, heads, joined
+from xpc.compiler.suggest.pasted_values import NAMES, as_value
 from xpc.compiler.suggest.registry_names import YOUR_GPUS
 from xpc.compiler.suggest.sentence import method_of
+from xpc.compiler.suggest.unknown_names.case import REFERENCE
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.nearest import letters
 from xpc.grammar.record import evolve, record
@@ -55,15 +58,6 @@ ARGUMENT = re.compile(rf"(?<=[ \t])--(?P<name>[A-Za-z][\w-]*)(?:(?:=|[ \t]+)(?P<
 SHELL = "a spec has no shell commands"
 BELOW = re.compile(r"\s*\n[ \t]*(?:-|[ \t]\S)")
 """A pattern for the text after the colon of a YAML key if a list or a block is below the key."""
-POWER = re.compile(
-    r"(?:(?P<number>\d+(?:\.\d+)?)[ ]?(?:[*x×·][ ]?10[ ]?(?:\^|\*\*)|[eE]-?(?=-))|10[ ]?(?:\^|\*\*))[ ]?"
-    r"(?P<sign>-?)(?P<exponent>\d+)"
-)
-"""A pattern for a power of ten: `2 * 10^-5`, `10**-4`, `1e--5`."""
-NAMES = re.compile(r"[A-Za-z_][\w.]*(,[A-Za-z_][\w.]*)+")
-BARE = re.compile(
-    r"[A-Za-z][\w.-]*|\d+ x [\w.-]+|\d[\d_]*(\.\d+)?([eE][+-]?\d+)?(%|Ki|Mi|[kMBsmhd]|[KMGT]i?B)?|\[.*\]|\".*\""
-)
 JSON = r"\"[^\"\n]*\"|'[^'\n]*'|\[[^\]\n]*\]|[^\s,{}\"']+"
 LINE = re.compile(
     rf"[ \t]*(?P<quote>[\"'])(?P<name>\w+)(?P=quote):[ \t]*(?P<one>\{{[^{{}}\n]*\}}|{JSON}),?[ \t]*(?:#.*)?$", re.M
@@ -141,10 +135,13 @@ def _rewritten(found: Diagnostic) -> Diagnostic:
     block = block_at(text, at, nested=True)
     if block is not None:
         whole = of_members(block.head, block.inside, body(method_of(text)) + heads(text, at))
+        label = Label(source, block.first)
         if whole.form is not None:
             message, whole_block = "in a spec, blocks of YAML and JSON become settings", Edit(block.first, whole.form)
-            label = Label(source, block.first)
             return evolve(found, message=message, primary=label, help=whole.help, edits=(whole_block,))
+        if text[at : at + 1] == ":":
+            message = f"`{block.head[:60]}:` is not a block of the language"
+            return evolve(found, message=message, primary=label, help=whole.help[:600], edits=())
     block = block_at(text, at)
     if block is not None:
         return _block_rewritten(found, block, body(method_of(text)) + heads(text, at))
@@ -302,32 +299,6 @@ def _option(match: re.Match[str], value: str | None) -> Option:
     return Option(Span(start, end), name, None if value is None else as_value(value))
 
 
-def as_value(value: str) -> str:
-    """A value from a command line or YAML in xpc's notation."""
-    if (power := POWER.fullmatch(value)) is not None:
-        value = f"{power['number'] or '1'}e{power['sign'] or ''}{power['exponent']}"
-    value = re.sub(r"(?<=\d)[ \t]+%$", "%", value)
-    if value[:1] == "'":
-        value = value[1:-1] if value[1:2] in "{[" or '"' in value else f'"{value[1:-1]}"'
-    if value[:1] == "{":
-        return value
-    if value[:1] == "[":
-        return re.sub(r"'([^'\"]*)'", r'"\1"', value)
-    if value.lower() in ("true", "false"):
-        return value.lower()
-    if NAMES.fullmatch(value):
-        return f"[{value.replace(',', ', ')}]"
-    if re.fullmatch(r"\d+x[A-Za-z].*", value):
-        value = value.replace("x", " x ", 1)
-    if re.fullmatch(r"\d+\.([eE][+-]?\d+)?", value):
-        value = value.replace(".", ".0", 1)
-    if re.fullmatch(r"\.\d+([eE][+-]?\d+)?", value):
-        value = "0" + value
-    if BARE.fullmatch(value) or re.fullmatch(r"-\d.*", value):
-        return value
-    return f'"{value}"' if '"' not in value and "\\" not in value else value
-
-
 def option_rewritten(option: Option, before: str) -> Rewritten:
     """Rewrite an option as a setting that may follow the text `before`. An option `no_NAME` becomes the opposite of
     `NAME`.
@@ -376,17 +347,21 @@ def of_members(head: str, inside: Sequence[tuple[str, str]], before: str) -> Rew
     header = before.startswith(HEADER)
     forms: list[str] = []
     helps: list[str] = []
+    complete = True
     for name, value in inside:
         names = _names(f"{head}.{name}")
         lines = "" if header or before.count("{\n") else "".join(f"{one}\n" for one in joined(forms))
         places = [before, before + lines] if lines else [before]
         ways = [rewritten_in(place, f"{one}={as_value(value)}") for place in places for one in names]
-        found = next((one for one in ways if one.form is not None), ways[0])
+        helpful = [one for one in ways if REFERENCE not in one.help] or ways
+        found = next((one for one in ways if one.form is not None), helpful[0])
+        idle = found.form is None and LEAVE.fullmatch(found.help) is not None
         forms += [] if found.form is None else [found.form]
+        complete = complete and (found.form is not None or idle)
         helps.append(found.help)
     if not inside:
         return Rewritten(None, f"a setting is written `{head} = value`")
-    form = (" " if header else "\n").join(joined(forms)) if len(forms) == len(inside) else None
+    form = (" " if header else "\n").join(joined(forms)) if complete and forms else None
     return Rewritten(form, "; ".join(dict.fromkeys(helps)) if form is None else f"write `{form}`".replace("\n", "`, `"))
 
 

@@ -71,6 +71,10 @@ def _takes(row: Setting, unknown: UnknownName) -> bool:
     )
 
 
+CONSOLE = ("console", "stdout", "terminal", "file", "csv", "disk")
+"""Values of other tools for metrics that are only printed or written to a file, which every run does."""
+
+
 def value_of(row: Setting, unknown: UnknownName) -> str:
     """A legal value of a setting. It is the value that the user wrote after the unknown name, if it can be converted;
     otherwise an example.
@@ -100,7 +104,9 @@ def intended_value(row: Setting, unknown: UnknownName) -> str | None:
         return unknown.typed
     # the value may list several choices, as in `report_to = ["wandb", "tensorboard"]`
     if row.choices and isinstance(node, List):
-        names = [choice(row, one.value if isinstance(one, String) else "") for one in node.items]
+        listed = [one.value if isinstance(one, String) else getattr(one, "name", "") for one in node.items]
+        listed = [one for one in listed if row.path != "track" or one not in CONSOLE] or listed
+        names = [choice(row, one) for one in listed]
         one_each = row.kind.name == "choices" and all(names) and len(set(names)) == len(names)
         return f"[{', '.join(filter(None, names))}]" if names and one_each else None
     if row.choices:

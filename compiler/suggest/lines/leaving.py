@@ -7,6 +7,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from xpc.compiler.language.kinds import FLAG
+from xpc.compiler.language.schema import ADAPTERS, TABLE
 from xpc.compiler.suggest.lines.choices import setting_span
 from xpc.grammar.diagnostic import Diagnostic, Edit
 from xpc.grammar.record import evolve
@@ -14,6 +16,10 @@ from xpc.grammar.record import evolve
 LEAVE = re.compile(r"leave (?:it|`[\w.-]+`) out: (?!.*(?:\bwrite\b|no equivalent|no similar|names no class|;)).*")
 """Matches a help that only advises to leave a setting out. It does not match a help that also says what to write
 instead, or that xpc lacks something.
+"""
+OFF = re.compile(r"(?P<head>\w+)\((?!reentrant)\w+(?:=false| = false|=never|=none)\)")
+"""A pattern for a switch in a block that is off: `lora(dora=false)`. `reentrant=false` switches nothing off: it chooses
+an implementation.
 """
 
 
@@ -23,6 +29,25 @@ def leave_out(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     """
     out: list[Diagnostic] = []
     for one in problems:
-        gone = None if one.edits or not LEAVE.fullmatch(one.help or "") else setting_span(one)
-        out.append(one if gone is None else evolve(one, edits=(Edit(gone, ""),)))
+        off = _is_off_anyway(one, problems)
+        gone = setting_span(one) if off or (not one.edits and LEAVE.fullmatch(one.help or "")) else None
+        help = "leave it out: it is off" if off else one.help
+        out.append(one if gone is None else evolve(one, help=help, edits=(Edit(gone, ""),)))
     return out
+
+
+def _is_off_anyway(found: Diagnostic, problems: Sequence[Diagnostic]) -> bool:
+    """Whether a finding writes a switch that is off into a block that the spec does not have, as
+    `lora(dora=false)` for `use_dora = false`. The block would turn LoRA on.
+    """
+    form = OFF.fullmatch(found.edits[0].text.strip()) if len(found.edits) == 1 else None
+    if form is None or found.primary is None or all(row.name != form["head"] for row in SWITCHES):
+        return False
+    text = found.primary.source.text
+    names = "|".join(ADAPTERS) if form["head"] in ADAPTERS else form["head"]
+    head = re.compile(rf"(?<![\w.])(?:{names})(?![\w.])")
+    others = [edit.text for one in problems if one is not found for edit in one.edits]
+    return not any(head.search(one) for one in (text, *others))
+
+
+SWITCHES = tuple(row for row in TABLE if row.kind is FLAG)

@@ -31,7 +31,8 @@ GPU = r"[A-Za-z][\w.-]*"
 MACHINES = re.compile(
     r"[ \t]*hardware[ \t]*=?[ \t]*(?:"
     rf"(?P<before>{GPU})[ \t]+x[ \t]+(?P<number>\d+)|"
-    rf"(?P<nodes>\d+){NODE}(?:[ \t]*[x*,]|[ \t]+of|[ \t]+with)?[ \t]*(?P<each>\d+)[ \t]*(?:x[ \t]*)?(?P<gpu>{GPU})|"
+    rf"(?P<nodes>\d+){NODE}(?:[ \t]*[x*,]|[ \t]+of|[ \t]+with|[ \t]+each|[ \t]+having)?[ \t]*(?P<each>\d+)[ \t]*"
+    rf"(?:x[ \t]*)?(?P<gpu>{GPU})(?:[ \t]+gpus?)?(?:[ \t]+each)?|"
     rf"(?P<all>\d+)[ \t]*x?[ \t]*(?P<card>{GPU})(?:[ \t]*,|[ \t]+on|[ \t]+over|[ \t]+across)?[ \t]*(?P<over>\d+){NODE}|"
     rf"(?:(?P<some>\d+)[ \t]*[X×][ \t]*|(?P<word>{'|'.join(COUNTED)})[ \t]+(?:x[ \t]+)?)(?P<which>{GPU})|"
     rf"(?P<first>\d+)[ \t]*x[ \t]*(?P<type>{GPU})(?:[ \t]+x[ \t]+|[ \t]*\*[ \t]*)(?P<times>\d+)|"
@@ -91,6 +92,17 @@ def _states_nodes(text: str) -> bool:
     return any(line.partition("#")[0].split()[:1] == ["nodes"] for line in text.split("\n"))
 
 
+def machines_of(line: str) -> tuple[str, str] | None:
+    """For a line such as `hardware 2 nodes with 8 h100-80gb each`: the help, and the lines to write ("" if unclear).
+    None for any other line.
+    """
+    only = re.fullmatch(rf"hardware (\d+){NODE}", line)
+    if only is not None:
+        return f"write `nodes {only[1]}`", f"nodes {only[1]}"
+    machines = MACHINES.fullmatch(line)
+    return None if machines is None else _machines(machines)
+
+
 def _machines(machines: re.Match[str]) -> tuple[str, str]:
     """Return a pair: the help for a line about several machines, and the lines to write, or "" if this is unclear. If a
     line names no GPU, or a GPU that is not in the registry, the help contains the placeholder GPU instead of a name.
@@ -121,6 +133,8 @@ def _machines(machines: re.Match[str]) -> tuple[str, str]:
     known = registry.find_gpu(name)
     if machines["count"] is not None or known is None:
         gpus = f"write `hardware {machines['count'] or count} x GPU`, {YOUR_GPU}"
+        if machines["count"] is None and (cards := gpus_named(name).names):
+            gpus = f"write {either([f'hardware {count} x {one}' for one in cards])}"
         return gpus if nodes is None else f"{gpus}; and `nodes {nodes}` on its own line", ""
     form = f"hardware {count} x {known.name}"
     lines = f"{form}\nnodes {nodes}" if count.isdecimal() else ""

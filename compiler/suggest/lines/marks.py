@@ -19,12 +19,12 @@ from xpc.compiler.suggest.pasted import (
     QUOTES,
     SHELL,
     Option,
-    as_value,
     command_help,
     flags_of,
     option_rewritten,
 )
 from xpc.compiler.suggest.pasted_blocks import closing_line, heads, joined
+from xpc.compiler.suggest.pasted_values import as_value
 from xpc.compiler.suggest.sentence import method_of
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label, applied
 from xpc.grammar.record import evolve, record
@@ -40,13 +40,25 @@ BULLET = re.compile(r"(?:[-*•‣–>][ \t]+|\d{1,2}[.)][ \t]+|\+{1,2}(?=[A-Za-
 WORDS = re.compile(r"(?:let|const|var|set|setenv|local|declare)[ \t]+(?=[\w\"'`])")
 NOTE = re.compile(r"[ \t]+(?:#|//|--[ \t]|/\*).*$|(?<=[\w\"'%\]])[ \t]+\([^()]*\)$")
 """A pattern for a comment (`# ours`, `// ours`) or a remark in parentheses at the end of a line."""
-RULE = re.compile(r"(?:```[\w-]*|~~~[\w-]*|---+|===+|\*\*\*+|\.\.\.|\"\"\"|'''|[{}\[\]()][,;]?|\|[-:| ]+\|)")
+RULE = re.compile(
+    r"(?:</?[A-Za-z][\w-]*>|<\?xml[^<>]*>"
+    r"|```[\w-]*|~~~[\w-]*|---+|===+|\*\*\*+|\.\.\.|\"\"\"|'''|[{}\[\]()][,;]?|\|[-:| ]+\|)"
+)
 """A pattern for a line that contains no setting: a fence of Markdown, `---` at the start of a YAML document, or a
 bracket.
 """
 CELLS = re.compile(r"\|(?P<name>[^|]+)\|(?P<value>[^|]+)\|(?:[^|]*\|)*")
 TAG = re.compile(r"<(?P<name>[A-Za-z][\w.-]*)>(?P<value>[^<>]*)</(?P<close>[\w.-]+)>")
+ATTRIBUTES = re.compile(
+    r"<\w+[ \t]+(?:name|key|id)=[\"'](?P<name>[\w.-]+)[\"'][ \t]+value=[\"'](?P<value>[^\"'<>]*)[\"'][ \t]*/?>"
+)
+"""Patterns for a setting in XML: `<lr>1e-5</lr>`, `<param name="lr" value="1e-5"/>`."""
 EXPORT = re.compile(r"(?:export|setenv)[ \t]+(?P<name>[A-Za-z_]\w*)[ \t]*[= \t][ \t]*(?P<value>\S+)")
+ENVIRON = re.compile(
+    r"(?:os\.)?environ(?:\.setdefault\()?\[?[\"'](?P<name>\w+)[\"']\]?[ \t]*[=,]"
+    r"[ \t]*[\"']?(?P<value>[^\"'()]*)[\"']?\)?$"
+)
+"""A pattern for an environment variable in Python: `os.environ["NCCL_DEBUG"] = "INFO"`."""
 INDEX = re.compile(r"\w+\[[\"'](?P<name>[\w.-]+)[\"']\][ \t]*=[ \t]*(?P<value>.+)")
 TYPED = re.compile(r"(?P<name>[A-Za-z]\w*)[ \t]*:[ \t]*(?P<type>[A-Za-z][\w.\[\], |]*?)[ \t]*=[ \t]*(?P<value>.+)")
 MAPPING = re.compile(r"[\"']?(?P<name>[A-Za-z][\w.-]*)[\"']?[ \t]*[:=][ \t]*(?P<value>\{.*[{:].*\})")
@@ -143,6 +155,7 @@ def settled(inside: Sequence[Diagnostic], source: Source, start: int, end: int) 
 
 def _rewritten(found: Diagnostic, source: Source, start: int, end: int) -> Diagnostic | None:
     text = source.text[start:end].strip()
+    text = ENVIRON.sub(r"export \g<name>=\g<value>", text)
     variable = EXPORT.fullmatch(text)
     if variable is not None and meaning(variable["name"].lower(), exact=True) is not None:
         text = f"- {variable['name'].lower()} = {variable['value']}"
@@ -246,7 +259,7 @@ def marked(line: str) -> list[Pair] | None:
     typed = TYPED.fullmatch(text)
     if typed is not None and typed["type"].split("[")[0].lower() in ("int", "float", "str", "bool", "list", "optional"):
         return [Pair(typed["name"], _value(typed["value"]))]
-    for pattern in (CELLS, TAG, INDEX):
+    for pattern in (CELLS, TAG, ATTRIBUTES, INDEX):
         found = pattern.fullmatch(text.rstrip(" ,;"))
         if found is not None:
             name = _bare(found["name"])

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from xpc.compiler.language import schema
-from xpc.compiler.suggest.converted_values import COUNTED, unit_of
+from xpc.compiler.suggest.converted_values import COUNTED, methods_with, unit_of
 from xpc.compiler.suggest.known_names import NEVER_LEGAL
 from xpc.compiler.suggest.lines.events import EVENTS, FALLS, Reader
 from xpc.compiler.suggest.lines.rewriting import rewritten
 from xpc.compiler.suggest.meaning import is_known, meaning
 from xpc.compiler.suggest.no_equivalent import advice
-from xpc.compiler.suggest.pasted import as_value
 from xpc.compiler.suggest.pasted_blocks import joined
+from xpc.compiler.suggest.pasted_values import as_value
 from xpc.grammar.record import record
 
 TOKENS = re.compile(
@@ -110,6 +111,7 @@ def phrases(text: str, header: bool, method: str = "") -> Phrases | None:
         elif form := next((form for step in STEPS if (form := step(reader))), ""):
             forms.append(form)
             call = CLAUSE.match(form)
+            reader.method = reader.method or (form if form in schema.BY_PATH["method"].choices else "")
             reader.clause = call[1] if call is not None and call[1] in schema.CLAUSES else ""
         else:
             return None
@@ -143,6 +145,8 @@ def _length(reader: Reader) -> str:
     if named is None or not reader.word(1 + sign).isdecimal() or (named == "steps" and not sign):
         return ""
     amount = reader.word(1 + sign)
+    if rewritten(f"{reader.word()}={amount}", reader.header, reader.method).form is not None:
+        return ""  # a setting of the method, such as `num_iterations` in grpo
     reader.at += 2 + sign
     return f"{amount} {named[:-1] if amount == '1' else named}"
 
@@ -176,6 +180,8 @@ def _named(reader: Reader) -> str:
         name = "_".join(named)
         if not all(map(WORD.fullmatch, named)) or not _is_name(name) or name in NO_NAMES:
             continue
+        if _begins_with_the_method(named):
+            continue
         known = meaning(name, exact=True)
         if any(one in NO_NAMES and _is_name("_".join(named[at + 1 :])) for at, one in enumerate(named[:-1])):
             continue  # `adamw lr 1e-5` is a choice and a setting, and not `adamw_lr`
@@ -208,12 +214,18 @@ def _named(reader: Reader) -> str:
     return ""
 
 
+def _begins_with_the_method(named: Sequence[str]) -> bool:
+    """Whether words are the method and the name of its setting, as in `dpo beta 0.1`."""
+    return named[0] in schema.BY_PATH["method"].choices and len(named) > 1 and _is_name("_".join(named[1:]))
+
+
 def _takes(name: str, value: str) -> bool:
     """Whether the setting `name` has a choice `value`, or accepts any word."""
     known = meaning(name, exact=True)
     row = None if known is None else schema.BY_PATH.get(known.path)
     word = row is not None and row.kind.name in WORDS and value not in EMPTY and not _is_name(value)
-    return row is not None and (value in row.choices or word)
+    loss = row is not None and row.path == "method.loss" and bool(methods_with(value))
+    return row is not None and (value in row.choices or word or loss)
 
 
 def _after_its_value(reader: Reader) -> str:
@@ -284,6 +296,8 @@ def _alone(reader: Reader) -> str:
         noun = count > 1 and named[-1] in ("schedule", "scheduler", "optimizer", "precision", "attention", "method")
         if count > 1 and re.match(r"\d", reader.word(count)):
             continue  # `constant learning rate 1e-5`
+        if _begins_with_the_method(named):
+            continue
         if count > 1 and named[-1] in FALLS and reader.word(count) == "to":
             continue  # `cosine decay to 10%`
         if not (legal or switch or noun) or advice(name, "") is not None:

@@ -52,8 +52,10 @@ def rewritten_in(before: str, typed: str) -> Rewritten:
     """
     after = "\n" + "}\n" * before.count("{\n")
     text, first = _apply_advice(before + typed + after, len(before), len(after))
-    if text is None and first == TWICE and (plain := _without_method(before)) != before:
-        return rewritten_in(plain, typed)  # the text itself names the method
+    if text is None and (plain := _without_method(before)) != before:
+        alone = rewritten_in(plain, typed)
+        if first == TWICE or (alone.form or "").startswith("method"):
+            return alone  # the text itself names the method
     if text is None:
         return Rewritten(None, first)
     form = text[len(before) : len(text) - len(after)]

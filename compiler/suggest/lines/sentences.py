@@ -11,6 +11,7 @@ from xpc.compiler import registry
 from xpc.compiler.suggest.converted_values import COUNTED, FILES, REPOSITORY, unit_of
 from xpc.compiler.suggest.first_line import sentence_of, without_punctuation
 from xpc.compiler.suggest.likeness import words
+from xpc.compiler.suggest.lines.machines import machines_of
 from xpc.compiler.suggest.registry_names import YOUR_GPU, either, gpus_named
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.parse import parse
@@ -33,6 +34,14 @@ CARDS = re.compile(
     re.IGNORECASE,
 )
 """A pattern for GPUs in a first line: `on 4 h100s`, `using 8xa100-80gb`."""
+GPUS_EACH = r"(?:[ \t]+(?:with|of|x|each|having))?[ \t]+\d+[ \t]*x?[ \t]*[A-Za-z][\w.-]*(?:[ \t]+gpus?)?(?:[ \t]+each)?"
+NODES = re.compile(
+    rf"[ \t]+(?:on|using|with|across|over)[ \t]+(?P<machines>\d+[ \t]*(?:nodes?|machines?)(?:{GPUS_EACH})?"
+    r"|\d+[ \t]*x?[ \t]*[A-Za-z][\w.-]*[ \t]+(?:on|over|across)[ \t]+\d+[ \t]*(?:nodes?|machines?))"
+    r"(?=[ \t]*(?:$|#)|[ \t]+(?:with|for)\b)",
+    re.IGNORECASE,
+)
+"""A pattern for machines in a first line: `on 2 nodes with 8 h100-80gb each`, `on 16 h100-80gb across 2 nodes`."""
 SPOKEN = re.compile(r"[ \t]*(?P<before>(?:(?!train\b)[A-Za-z',]+[ \t]+){1,6})(?=train[ \t])")
 PAIR = re.compile(r"[ \t]+(?:--?)?(?P<name>[A-Za-z][\w.-]*)[ \t]*[= \t:][ \t]*(?P<value>\"[^\"\n]*\"|[^\s=\"]+)")
 GOES_ON = re.compile(r"[ \t]*(?:on|for|with)\b")
@@ -124,6 +133,21 @@ def _after_data(line: str) -> int:
     the end of the line if no part does.
     """
     return min(len(line), (line + " on ").find(" on ") + 4)
+
+
+def _nodes(source: Source, start: int, end: int) -> Rewrite | None:
+    """Rewrite machines in the first line: `on 2 nodes with 8 h100-80gb each`, `on 4 nodes`."""
+    line = source.text[start:end]
+    found = NODES.search(line, _after_data(line) - 4)
+    machines = None if found is None else machines_of(f"hardware {found['machines']}")
+    if found is None or machines is None:
+        return None
+    help, form = machines
+    message = "machines are clauses of their own, and not a part of the sentence"
+    if not form:
+        return Rewrite(message, f"{help}, each on a line of its own" if " and `nodes" in help else help)
+    edits = (Edit(Span(start + found.start(), start + found.end()), ""), Edit(Span(end, end), f"\n{form}"))
+    return Rewrite(message, f"{help}, after the sentence", edits)
 
 
 def _cards(source: Source, start: int, end: int) -> Rewrite | None:
@@ -264,7 +288,7 @@ def _with_verb(source: Source, start: int, end: int) -> Rewrite | None:
     return Rewrite("the sentence begins with `train`", _shown(form), (Edit(Span(start, start + len(line)), form),))
 
 
-FORMS = (_with_verb, _over_lines, _spoken, _values, _cards, _device, _regularly, _without_with)
+FORMS = (_with_verb, _over_lines, _spoken, _values, _nodes, _cards, _device, _regularly, _without_with)
 
 
 def of_one_sentence(problems: Sequence[Diagnostic]) -> list[Diagnostic]:

@@ -37,7 +37,7 @@ def unknown_name(unknown: UnknownName, count: int = 0) -> Suggestion:
     """The suggestion for an unknown name; `count` is the number of earlier unknown names in the file."""
     if count >= MAX_SUGGESTED:
         return Suggestion("XP101", f"`{unknown.name[:60]}` is not a setting", help=REFERENCE)
-    if OF_HYDRA.fullmatch(unknown.name):
+    if OF_HYDRA.fullmatch(unknown.name) or (unknown.name == "_component_" and unknown.clause is None):
         help = f"leave `{unknown.name[:60]}` out: a spec names no class of Python"
         return Suggestion("XP101", f"`{unknown.name[:60]}` is not a setting", help=help)
     near = _known_name(unknown)

@@ -133,6 +133,10 @@ def _choice_with_a_value(case: Case) -> Suggestion | None:
         return None
     message = f"`{name[:60]}` is a choice of `{path}`, and takes no value"
     if case.typed.strip('"').lower() in NO:
+        text = case.unknown.label.source.text.lower()
+        if name == "bf16" and not re.search(r"\bfp16|float16|half|fp32|float32|fp8|mixed_precision|precision", text):
+            help = "write `fp32`: without bf16, weights and gradients are computed in fp32"
+            return Suggestion("XP104", message, help=help, edit="fp32", replaces_value=True)
         return Suggestion("XP104", message, help=f"leave `{name}` out: `{path}` names the only choice that is used")
     help = f"write `{name}` alone, or `{path.rpartition('.')[2]} = {name}`"
     return Suggestion("XP104", message, help=help, edit=name, replaces_value=True)

@@ -5,6 +5,8 @@ is to leave it out.
 
 from __future__ import annotations
 
+import re
+
 from xpc.compiler import stacks
 from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import Suggestion, UnknownName
@@ -30,6 +32,8 @@ NOUNS = ("model.attn", "optimizer", "schedule", "strategy", "precision", "track"
 `attn`.
 """
 NEGATIONS = ("no", "disable", "without", "skip", "not")
+PLUGIN = re.compile(r"(?:\w+\.)+(\w+)Plugin\b")
+"""A pattern for the class of a plugin, such as `axolotl.integrations.liger.LigerPlugin`."""
 FILES = ("fsdp_", "zero_", "stage3_")
 """Beginnings of keys that exist only in the configuration files of accelerate and DeepSpeed."""
 
@@ -38,7 +42,7 @@ def search(unknown: UnknownName) -> Suggestion:
     """The suggestion for an unknown name. The steps are tried one after another until one returns a suggestion. The
     steps in `before_the_guess` use only the name and its value; later steps also use the guessed setting.
     """
-    before_the_guess = (_target, _capital_letters, _base_file, _with_advice, _choice_with_noun, _refused_value)
+    before_the_guess = (_target, _capital_letters, _base_file, _plugin, _with_advice, _choice_with_noun, _refused_value)
     found = first_answer(Case(unknown), before_the_guess)
     if found is not None:
         return found
@@ -79,6 +83,24 @@ def _base_file(case: Case) -> Suggestion | None:
     """Handle another tool's word for `extends`: `import "base.xp"`, `include "base.xp"`."""
     base = not case.clause and case.typed.endswith('.xp"')
     return case.says(f"write `extends {case.typed}`, above the sentence and all clauses") if base else None
+
+
+def _plugin(case: Case) -> Suggestion | None:
+    """Handle Python classes of plugins, each of which is a switch of xpc or has no equivalent:
+    `plugins = [axolotl.integrations.liger.LigerPlugin]` is `liger`.
+    """
+    forms: list[str] = []
+    helps: list[str] = []
+    for name in PLUGIN.findall(case.typed):
+        guess = meaning(name, exact=True)
+        row = schema.BY_PATH.get(guess.path) if guess is not None else None
+        advised = advice(name, "") or (without_equivalent("", name) or case.says("")).help
+        if row is not None and row.kind is FLAG:
+            forms.append(row.name)
+        helps.append(f"write `{row.name}`" if row is not None and row.kind is FLAG else advised)
+    if not helps or "" in helps:
+        return None
+    return case.suggests(forms[0], forms[0]) if len(helps) == len(forms) == 1 else case.says("; ".join(helps))
 
 
 def _with_advice(case: Case) -> Suggestion | None:

@@ -1,0 +1,73 @@
+"""Names of other tools that resemble a setting only by their letters, and names whose meaning depends on the method or
+the block around them.
+"""
+
+from __future__ import annotations
+
+import pytest
+from compile_support import checked, edited
+
+LINE = "xpc 1\ntrain qwen2.5-3b on alpaca\n"
+DPO = "xpc 1\ntrain qwen2.5-3b-instruct on ultrafeedback-binarized\n"
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        ("adam_beta3 = 0.99", "another optimizer"),
+        ("adam_epsilon2 = 1e-8", "another optimizer"),
+        ("backend = nccl", "NCCL"),
+        ("torch_compile_options = true", "default options"),
+        ("parallelism_config_dp_replicate_size = 2", "hsdp(shard=N)"),
+        ("ray_num_workers = 4", "hardware 8 x GPU"),
+        ("wandb_run_id = abc", "wandb's environment"),
+        ("vllm_importance_sampling_cap = 2.0", "vllm_importance_sampling_clip_max=2.0"),
+        ("dpo_use_weighting = true", "extra trl(use_weighting=true)`, which `method dpo` reads"),
+        ("loss.gamma = 0.1", "beta=0.1`, which `method`"),
+        ("loss:\n  _component_: a.b.Loss", "names no class of Python"),
+        ("checkpointer:\n  checkpoint_dir: /tmp/q\n  output_dir: out/x", 'write `train "/tmp/q" on DATA`'),
+        ('os.environ["NCCL_DEBUG"] = "INFO"', 'launch(env=["NCCL_DEBUG=INFO"])'),
+    ],
+)
+def test_names_without_a_setting_get_no_edit(typed: str, says: str) -> None:
+    found = checked(f"{LINE}{typed}\n").problems[0]
+    assert says in (found.help or ""), found.help
+    assert not found.edits
+
+
+@pytest.mark.parametrize(
+    ("text", "right"),
+    [
+        (f"{LINE}plugins:\n  - axolotl.integrations.liger.LigerPlugin\n", f"{LINE}liger\n"),
+        (f'{LINE}trainer.logger=["console","wandb"]\n', f"{LINE}track=[wandb]\n"),
+        (f'{LINE}os.environ["WANDB_PROJECT"] = "demo"\n', f'{LINE}track(project="demo")\n'),
+        (f'{LINE}<param name="lr" value="1e-5"/>\n', f"{LINE}lr=1e-5\n"),
+        (f"{DPO}dpo loss type ipo\n", f"{DPO}dpo\nloss=ipo\n"),
+        (f"{DPO}stage: dpo\n", f"{DPO}method=dpo\n"),
+        (f"{DPO.strip()} with dpo loss ipo beta 0.1\n", f"{DPO.strip()} with dpo loss=ipo beta=0.1\n"),
+        (
+            f"{LINE.strip()} with grpo(rewards=[accuracy]) num_iterations=4\n",
+            f"{LINE.strip()} with grpo(rewards=[accuracy]) method(iterations=4)\n",
+        ),
+        (
+            f"{LINE.strip()} on 2 nodes with 8 h100-80gb each\n",
+            f"{LINE}hardware 8 x h100-80gb\nnodes 2\n",
+        ),
+        (
+            f"{LINE.strip()} with zero3 on 16 h100-80gb across 2 nodes\n",
+            f"{LINE.strip()} with zero3\nhardware 8 x h100-80gb\nnodes 2\n",
+        ),
+        (f"{LINE.strip()} on 4 nodes with zero3\n", f"{LINE.strip()} with zero3\nnodes 4\n"),
+    ],
+)
+def test_names_and_values_become_settings(text: str, right: str) -> None:
+    assert edited(text, checked(text).problems[0]) == right
+
+
+def test_lines_of_xml_around_settings_are_removed() -> None:
+    text = f"{LINE}<config>\n  <seed>3</seed>\n</config>\n"
+    assert [one.help for one in checked(text).problems] == [
+        "leave the line out",
+        "write `seed=3`",
+        "leave the line out",
+    ]
