@@ -244,7 +244,9 @@ def _text_or_file(row: Setting, item: Item, node: Value | None) -> object:
 
 
 def _name(row: Setting, item: Item, node: Value | None) -> object:
-    if isinstance(node, Ref) and node.config is None and node.split is None and node.revision is None:
+    plain = isinstance(node, Ref) and node.config is None and node.split is None and node.revision is None
+    # `revision = None` names no revision, but leaves it unset in Python and YAML
+    if isinstance(node, Ref) and plain and node.name.lower() not in ("none", "null"):
         return node.name
     return _text(row, item, node)
 

@@ -19,44 +19,15 @@ from xpc.compiler.suggest.joined_values import call_of_python, following
 from xpc.compiler.suggest.no_equivalent import advice, no_such_choice
 from xpc.compiler.suggest.numbers import PRODUCT, computed, fraction
 from xpc.compiler.suggest.tables import examples
+from xpc.compiler.suggest.unset_values import ALREADY, ZERO, leave_out, null_value, unset_advice
 from xpc.grammar import units
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.record import evolve
 from xpc.grammar.tree import Call, Count, List, Number, Ref, String, Value
 from xpc.grammar.units import as_value
 
-ALL = ("all", "none", "unlimited", "inf")
+SEPARATOR = r"[\w\])][ ,]+[\w\[(]"
 PERCENT = ("pct", "percent", "perc", "pc")
-UNSET = {
-    "save.resume": (
-        ("/",),
-        "leave `resume` out: a run resumes from the newest checkpoint in its own folder; to start from other "
-        "weights, write their folder as the model in the first line",
-    ),
-    "eval.every": (("steps",), "leave it out: `eval(every=100)` counts steps, and `eval(every=epoch)` epochs"),
-    "save.keep": (ALL, "leave `keep` out: every checkpoint is kept"),
-    "save.every": (
-        ("end", "last", "final", "best"),
-        "write `every = never`: the final model is always saved; `extra trl(load_best_model_at_end=true)` keeps the "
-        "best one",
-    ),
-    "model.chat_template": (
-        ("tokenizer_default", "tokenizer", "none", "model"),
-        "leave `chat_template` out: rows are rendered by the tokenizer's own template",
-    ),
-}
-"""For some values of other tools, xpc's setting should be left out. This table maps such a setting to a pair: these
-values, and the advice. The value "/" stands for any path.
-"""
-ALREADY = {
-    ("save.resume", "auto"): "leave `resume` out: a run resumes from its newest checkpoint; `resume=never` starts anew",
-}
-"""Maps a setting and its default value to the advice to leave the setting out."""
-ZERO = (
-    "optimizer.clip", "optimizer.weight_decay", "schedule.warmup", "lora.dropout", "launch.retries",
-    "method.label_smoothing",
-)  # fmt: skip
-"""Settings that are switched off by the value 0."""
 ONE = (
     "int", "tokens", "real", "choice", "duration", "every", "share", "steps_or_share", "real_or_share", "rows_or_share",
 )  # fmt: skip
@@ -80,6 +51,9 @@ def answer(wrong: InvalidValue) -> Diagnostic:
     at = Label(item.label.source, item.label.span if node is None else node.span, text)
     if wrong.kind == "explained":
         return report(wrong.code, wrong.message, at, help=wrong.help)
+    null = null_value(row, item, node, at)
+    if null is not None:
+        return report(wrong.code, wrong.message, at, help=null[0], edits=null[1])
     if wrong.kind == "choice" and isinstance(node, Ref):
         return _choice(wrong, row, item, node, at)
     if wrong.kind == "fraction" and isinstance(node, Number):
@@ -201,23 +175,6 @@ def _counted(row: Setting, node: Number) -> str | None:
     return as_value(row.name, f"{node.value:g}", "step" if word.startswith("iter") else word)
 
 
-def unset_advice(row: Setting, typed: str) -> str:
-    """The help for `auto`, or for a word such as `all` that leaves a setting unset in other tools. "" for any other
-    value.
-    """
-    words, advice = UNSET.get(row.path, ((), ""))
-    if typed in words or ("/" in words and "/" in typed) or (advice and typed in ("auto", "default")):
-        return advice
-    return "" if typed not in ("auto", "default") or row.choices else leave_out(row)
-
-
-def leave_out(row: Setting) -> str:
-    """The advice to leave a setting out. The setting then gets its default, or the value that xpc chooses."""
-    if row.default is not None:
-        return f"leave `{row.name}` out: its default is {row.default}"
-    return f"leave `{row.name}` out: xpc chooses the value, and prints it"
-
-
 def _choice(wrong: InvalidValue, row: Setting, item: Item, node: Ref, at: Label) -> Diagnostic:
     from xpc.compiler.suggest.flag_values import offloaded
     from xpc.compiler.suggest.meaning import choice
@@ -302,8 +259,10 @@ def intended(row: Setting, item: Item, node: Value | None) -> str | None:
         return computed(product["one"], product["sign"], product["other"]) or None
     if kind in ("file", "template"):
         return _file(row, node, typed)
-    if kind in ("names", "tasks", "reals") and isinstance(node, String) and "," in node.value:
-        parts = [part.strip() for part in node.value.strip("[]()").split(",")]
+    if kind in ("names", "tasks", "reals") and isinstance(node, String) and re.search(SEPARATOR, node.value):
+        # `node_selector = "gpu nodes"` is one name
+        sign = "," if "," in node.value or row.path.startswith("launch.") else " "
+        parts = [part for part in map(str.strip, node.value.strip("[]()").split(sign)) if part]
         return f"[{', '.join(parts)}]" if all(re.fullmatch(r"[\w.-]+", part) for part in parts) else None
     if isinstance(node, String) and not node.value.strip():
         return None

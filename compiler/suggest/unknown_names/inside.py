@@ -6,9 +6,10 @@ from functools import cached_property
 
 from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import Suggestion, UnknownName
+from xpc.compiler.language.kinds import FLAG
 from xpc.compiler.language.schema import Setting
 from xpc.compiler.suggest.components import head_word, with_shared_word
-from xpc.compiler.suggest.converted_values import NO
+from xpc.compiler.suggest.converted_values import NO, YES
 from xpc.compiler.suggest.extra_form import extra_suggestion
 from xpc.compiler.suggest.flag_values import head_choice, setting_of_choice
 from xpc.compiler.suggest.known_names import NEVER_LEGAL, known_choice
@@ -33,6 +34,7 @@ def inside(unknown: UnknownName) -> Suggestion:
     """The suggestion for a name in a clause. The steps are tried one after another until one returns a suggestion."""
     steps = (
         _first_line_in_a_clause,
+        _word_for_true,
         _about_data,
         _name_of_the_model,
         _with_capital_letters,
@@ -117,6 +119,20 @@ def _by_its_words(case: Inside, found: Suggestion) -> Suggestion | None:
 def _first_line_in_a_clause(case: Inside) -> Suggestion | None:
     """Handle `train` in a block: `data { train }`. The word is legal only at the beginning of the first line."""
     return case.says(HEADER, code="XP102") if case.name == "train" else None
+
+
+def _word_for_true(case: Inside) -> Suggestion | None:
+    """Handle a word that turns on the switch before it, which needs no value: `lora True`, `freeze yes`."""
+    row = schema.BY_PATH.get(case.clause)
+    switch = row is not None and row.kind is FLAG and case.node is None
+    name = case.name.lower()
+    if not switch or name not in (*YES, *NO) or name.isdecimal() or len(name) < 2:
+        return None
+    if name in NO:
+        return case.says(f"leave `{case.block}` out, which turns it off")
+    found = case.says(f"leave `{case.name}` out: `{case.block}` alone turns it on")
+    after = case.unknown.label.source.text[case.unknown.label.span.end :].lstrip(" \t")
+    return found if after[:1] == "," else evolve(found, edit="")
 
 
 def _about_data(case: Inside) -> Suggestion | None:

@@ -12,7 +12,6 @@ from xpc.compiler.suggest.components import misspelt_clause
 from xpc.compiler.suggest.converted_values import NO
 from xpc.compiler.suggest.first_line import sentence_with_verb
 from xpc.compiler.suggest.known_names import NEVER_LEGAL
-from xpc.compiler.suggest.legal import ALREADY
 from xpc.compiler.suggest.likeness import typo_of
 from xpc.compiler.suggest.meaning import meaning
 from xpc.compiler.suggest.no_equivalent import advice
@@ -23,6 +22,7 @@ from xpc.compiler.suggest.typed_form import intended_value, written
 from xpc.compiler.suggest.unknown_names.case import Case, first_answer
 from xpc.compiler.suggest.unknown_names.search import search
 from xpc.compiler.suggest.unknown_names.setting import of_source, wrong_value
+from xpc.compiler.suggest.unset_values import ALREADY
 from xpc.grammar.record import evolve
 
 HEADER = "it is the first line of a spec: `train MODEL on DATA for 3 epochs`"

@@ -14,13 +14,14 @@ from xpc.compiler.language.kinds import BLOCK, FLAG
 from xpc.compiler.language.schema import Setting
 from xpc.compiler.language.values import InvalidValue
 from xpc.compiler.suggest.converted_values import expected, methods_with, plain
-from xpc.compiler.suggest.legal import ALREADY, AUTO, answer, example, leave_out, unset_advice
+from xpc.compiler.suggest.legal import AUTO, answer, example
 from xpc.compiler.suggest.likeness import words
 from xpc.compiler.suggest.meaning import SAME, Meaning, meaning
 from xpc.compiler.suggest.registry_names import YOUR_GPU
 from xpc.compiler.suggest.sentence import method_of, named_by_value, output_folder, sentence
 from xpc.compiler.suggest.typed_form import clause_line, decided_value, typed
 from xpc.compiler.suggest.unknown_names.case import Case, first_answer, is_in
+from xpc.compiler.suggest.unset_values import ALREADY, leave_out, unset_advice
 from xpc.grammar.record import evolve, record
 from xpc.grammar.tree import Number, Ref, String
 

@@ -1,0 +1,79 @@
+"""Values that leave a setting unset, or switch it off: `rank = None`, `keep = all`, `clip = none`. Imported only for a
+wrong spec.
+"""
+
+from __future__ import annotations
+
+from xpc.compiler.language.items import Item
+from xpc.compiler.language.schema import Setting
+from xpc.compiler.suggest.known_names import known_choice
+from xpc.compiler.suggest.lines.choices import setting_span
+from xpc.grammar.diagnostic import Diagnostic, Edit, Label
+from xpc.grammar.tree import Value
+
+NULLS = ("none", "null", "nil", "~")
+"""Values that leave an argument unset in Python, YAML and JSON."""
+ALL = ("all", "none", "unlimited", "inf")
+UNSET = {
+    "save.resume": (
+        ("/",),
+        "leave `resume` out: a run resumes from the newest checkpoint in its own folder; to start from other "
+        "weights, write their folder as the model in the first line",
+    ),
+    "eval.every": (("steps",), "leave it out: `eval(every=100)` counts steps, and `eval(every=epoch)` epochs"),
+    "save.keep": (ALL, "leave `keep` out: every checkpoint is kept"),
+    "save.every": (
+        ("end", "last", "final", "best"),
+        "write `every = never`: the final model is always saved; `extra trl(load_best_model_at_end=true)` keeps the "
+        "best one",
+    ),
+    "model.chat_template": (
+        ("tokenizer_default", "tokenizer", "none", "model"),
+        "leave `chat_template` out: rows are rendered by the tokenizer's own template",
+    ),
+}
+"""For some values of other tools, xpc's setting should be left out. This table maps such a setting to a pair: these
+values, and the advice. The value "/" stands for any path.
+"""
+ALREADY = {
+    ("save.resume", "auto"): "leave `resume` out: a run resumes from its newest checkpoint; `resume=never` starts anew",
+}
+"""Maps a setting and its default value to the advice to leave the setting out."""
+ZERO = (
+    "optimizer.clip", "optimizer.weight_decay", "schedule.warmup", "lora.dropout", "launch.retries",
+    "method.label_smoothing",
+)  # fmt: skip
+"""Settings that are switched off by the value 0."""
+
+
+def null_value(row: Setting, item: Item, node: Value | None, at: Label) -> tuple[str, tuple[Edit, ...]] | None:
+    """The help for `None` or `null` as a value, and the edit that removes the setting. None for any other value, and
+    for a setting that such a word switches off.
+    """
+    text = "" if node is None or node is not item.node else item.label.source.slice(node.span)
+    typed = text.strip('"').lower()
+    off = row.path in (*ZERO, "save") or row.kind.name == "every" or (row.kind.name == "flag" and row.default is False)
+    nothing = known_choice(row, "none")
+    if typed not in NULLS or off or (nothing is not None and typed == "none"):
+        return None
+    if nothing is not None and node is not None:
+        return f"write `{nothing}`", (Edit(node.span, nothing),)
+    span = setting_span(Diagnostic("", "", "error", "", at))
+    return f"leave `{row.name}` out: `{text}` sets nothing", () if span is None else (Edit(span, ""),)
+
+
+def unset_advice(row: Setting, typed: str) -> str:
+    """The help for `auto`, or for a word such as `all` that leaves a setting unset in other tools. "" for any other
+    value.
+    """
+    words, advice = UNSET.get(row.path, ((), ""))
+    if typed in words or ("/" in words and "/" in typed) or (advice and typed in ("auto", "default")):
+        return advice
+    return "" if typed not in ("auto", "default") or row.choices else leave_out(row)
+
+
+def leave_out(row: Setting) -> str:
+    """The advice to leave a setting out. The setting then gets its default, or the value that xpc chooses."""
+    if row.default is not None:
+        return f"leave `{row.name}` out: its default is {row.default}"
+    return f"leave `{row.name}` out: xpc chooses the value, and prints it"
