@@ -98,6 +98,21 @@ def columns_of(
     return source, problems
 
 
+def prompt_first(source: DataSource, columns: tuple[str, ...], prompt: str) -> tuple[tuple[str, ...], list[Diagnostic]]:
+    """Return a pair: the columns that the spec names, with the column `prompt` in front if they leave it out; and a
+    finding if their format has no place for another column.
+    """
+    answers = [name for name in columns if name not in KEPT]
+    if prompt in columns:
+        return columns, []
+    if source.shape == "prompt" or (source.shape == "preference" and len(answers) == 2):
+        return (prompt, *columns), []
+    message = f"`columns` already names every column of {in_words(source.shape)}, so `prompt` is not read"
+    return columns, [
+        report("XP124", message, source.label, help="leave `prompt` out, or put its column into `columns`")
+    ]
+
+
 def as_alpaca(source: DataSource, columns: tuple[str, ...]) -> DataSource:
     """The source with the columns of Alpaca. If `columns` has two names, they are instruction and output; if it has
     three, they are instruction, input and output.

@@ -156,7 +156,7 @@ TABLE: tuple[Setting, ...] = (
             choices=("content", "tool_calls", "reasoning", "tools"), bare=False, inner=True),
     Setting("data.columns", k.NAMES, "columns of the rows, in the order of the format; a source may name its own",
             inner=True),
-    Setting("data.prompt", k.NAME, "column with the prompt, for every source without `columns`", inner=True),
+    Setting("data.prompt", k.NAME, "column with the prompt, for every source without `columns` of its own", inner=True),
     Setting("data.context", k.NAME, "column whose text is added to the prompt after an empty line",
             inner=True),
     _of_methods("data.chat", k.FLAG, "turn columns of text into a conversation: the prompt is the user's turn, "

@@ -23,7 +23,7 @@ from xpc.compiler.spec import Spec
 from xpc.grammar.record import record
 
 RECOMPUTE: FlagPath = "memory.checkpointing"
-LEARNED = "memory does not decide this size, because it changes what is learned"
+LEARNED = "the smallest size, because a larger one would change what is learned"
 """The reason that is shown for a micro-batch of 1 (for the method kto: 2) if a larger one would change what is learned.
 """
 HARDLY = 0.005

@@ -16,6 +16,7 @@ from xpc.compiler.data.shapes import (
     in_words,
     of_count,
     of_text,
+    prompt_first,
 )
 from xpc.compiler.files.lfs import pointer
 from xpc.compiler.files.workspace import DATA_FORMATS, Workspace
@@ -75,11 +76,9 @@ def find_source(row: Row, block: Reading) -> tuple[DataSource, list[Diagnostic]]
         source, more = _local(node, row.label, read_as, block, named)
     else:
         source, more = _remote(node, row.label, read_as, block)
-    apart = (
-        source.shape == "prompt" and prompt is not None and (named is block.columns or prompt in (source.found or ()))
-    )
-    if named is not None and prompt is not None and apart and prompt not in named:
-        named = (prompt, *named)
+    if named is not None and prompt is not None and (named is block.columns or prompt in (source.found or ())):
+        named, wrong = prompt_first(source, named, prompt)
+        problems += wrong
     source, wrong = columns_of(source, shape, named, prompt, own if isinstance(own, str) else block.context)
     # an unknown shape is reported once, not for every source
     problems += wrong if all(one.code != "XP124" for one in more) else []

@@ -184,6 +184,12 @@ def test_a_prompt_column_is_named_or_found() -> None:
     assert some(requested, "shape", "columns") == {"shape": "prompt", "columns": ["question"]}
     pairs = source("method dpo", "data(prompt=instruction)", train=PAIRS)
     assert pairs["columns"] == ["instruction", "chosen", "rejected"]
+    both = source("method dpo", "data(prompt=ask, columns=[good, bad])", train=trained("qwen2.5-3b on org/rows"))
+    assert both["columns"] == ["ask", "good", "bad"]
+    named = data("org/rows {", "  columns = [good, bad]", "}", "prompt = ask", name="mix")
+    assert source("method dpo", named, train=trained("qwen2.5-3b on mix"))["columns"] == ["good", "bad"]
+    without = "data(format=prompt_completion, prompt=ask, columns=[x, y])"
+    assert "XP124" in errors(checked(spec(without, train=trained("qwen2.5-3b on org/rows"))))
     kept = source("method sft", "data(prompt=question)", train=trained("qwen2.5-3b on alpaca"))
     assert kept["columns"][0] == "question"
     assert errors(checked(spec("data(prompt=question)"))) == ["XP124"]

@@ -43,7 +43,7 @@ def plain_text(spec: Spec) -> Iterator[Finding]:
         if source.shape not in spec.method.shapes:
             continue  # XP503 reports rows that the method cannot train on
         have = "questions and answers" if source.shape != "preference" else "pairs"
-        if _prompted(source):
+        if _prompted(source) or spec.written("data.prompt"):
             turns = "write `data(chat)`: the prompt becomes the user's turn, and each answer the assistant's"
         else:
             turns = (

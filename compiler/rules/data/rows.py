@@ -146,6 +146,8 @@ def _other_shape(source: DataSource, found: Survey) -> str:
         return f"give the row a value there, or delete the row (rows are counted from 0){kept}"
     if why.endswith("` is not a list of messages"):
         return "write a list of turns there, not a text, even if the text is such a list as JSON"
+    if "a label is true or false" in why:
+        return "write true or false into this column of every row"
     if why.endswith("is no known speaker") and (who := SPEAKER.match(why)):
         name = listed([who[1]])
         return f"state the role of {name}: `data(user_roles=[{name}])`, or `assistant_roles`, or `tool_roles`"

@@ -52,3 +52,23 @@ def test_a_local_model_is_not_named_like_a_word(tmp_path: Path) -> None:
     found = checked(spec(train='"model" on "rows.jsonl" for 3 epochs'), put(tmp_path, files)).problems
     (warning,) = (one for one in found if one.code == "XP186")
     assert "which the model learns" in warning.message
+
+
+def test_pairs_with_a_named_prompt_column_become_turns(tmp_path: Path) -> None:
+    """If the spec names the column of the prompt, the help of XP186 does not ask for such a column."""
+    rows = '{"question": "2 + 2?", "chosen": "It is 4.", "rejected": "It is 5."}\n' * 256
+    train, files = 'qwen2.5-3b-instruct on "pairs.jsonl" for 3 epochs', put(tmp_path, {"pairs.jsonl": rows})
+    found = checked(spec("method dpo", "data(prompt=question)", train=train), files).problems
+    (warning,) = (one for one in found if one.code == "XP186")
+    assert (warning.help or "").startswith("write `data(chat)`")
+    assert "XP186" not in {
+        one.code for one in checked(spec("method dpo", "data(prompt=question, chat)", train=train), files).problems
+    }
+
+
+def test_labels_in_words_get_a_help_for_the_column(tmp_path: Path) -> None:
+    rows = '{"prompt": "2 + 2?", "completion": "It is 4.", "label": "yes"}\n' * 256
+    train = 'qwen2.5-3b-instruct on "rows.jsonl" for 3 epochs'
+    found = checked(spec("method kto", train=train), put(tmp_path, {"rows.jsonl": rows})).problems
+    (error,) = (one for one in found if one.code == "XP554")
+    assert error.help == "write true or false into this column of every row"
