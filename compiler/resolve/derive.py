@@ -8,7 +8,7 @@ from xpc.compiler import registry
 from xpc.compiler.language.items import DEFAULT
 from xpc.compiler.language.kinds import EPOCH, Amount
 from xpc.compiler.language.methods import DEFAULT as USUAL
-from xpc.compiler.language.schema import ADAPTERS, BY_PATH, TABLE
+from xpc.compiler.language.schema import BY_PATH, TABLE
 from xpc.compiler.language.setting import Path
 from xpc.compiler.language.strategies import FSDP, OLD_STRATEGIES
 from xpc.compiler.plan import CHOSEN
@@ -75,7 +75,7 @@ class Derivation(OpenSpec):
         self._checkpointing()
         derive_batch.micro_batch(self, None if self.choice is None else self.choice.micro)
         self._workers()
-        if any(self.get(name) is True for name in ADAPTERS) and self.hardware.gpu is not None:
+        if self.lora and self.hardware.gpu is not None:
             from xpc.compiler.resolve import derive_method
 
             derive_method.note_frozen_dtype(self)
@@ -95,7 +95,7 @@ class Derivation(OpenSpec):
             "memory.checkpointing": self.model.model_type not in facts.no_checkpointing,
             REENTRANT: bool(why_reentrant(self.stack, self.get)),
             "batch.micro": 1,
-            "batch.accum": max(1, (self.integer("batch.gbs") or 1) // self.replicas),
+            "batch.accum": max(1, (self.get("batch.gbs") or 1) // self.replicas),
             "eval.micro": 1,
         }
         if self.method.grouped:
@@ -106,14 +106,13 @@ class Derivation(OpenSpec):
         """Set the defaults of an adapter, or of a method other than sft. derive_method is imported only for specs with
         one of these.
         """
-        method, tuned = self.get("method"), any(self.get(name) is True for name in ADAPTERS)
-        if tuned or method not in (None, USUAL):
+        if self.lora or self.method.name != USUAL:
             from xpc.compiler.resolve import derive_method
 
-            if tuned:
+            if self.lora:
                 derive_method.adapter(self)
-            if isinstance(method, str) and method != USUAL:
-                derive_method.own_defaults(self, method)
+            if self.method.name != USUAL:
+                derive_method.own_defaults(self, self.method.name)
 
     def _sequence(self) -> None:
         """Shorten the default of `seq` to the length of the model's context, if the default is longer and the spec does
@@ -171,7 +170,7 @@ class Derivation(OpenSpec):
             self.default(path, BY_PATH[path].default)
 
     def _defaults(self) -> None:
-        streams = self.get("data.streaming") is True
+        streams = self.flag("data.streaming")
         if "eval.data" in self.values:
             self.default("eval.every", TENTH if streams else EPOCH, "`eval` names its rows")
         if streams:
@@ -256,7 +255,7 @@ class Derivation(OpenSpec):
             self.set("model.attn", "sdpa", "", DEFAULT)
 
     def _packing(self) -> None:
-        if self.get("batch.packing") is not True:
+        if not self.flag("batch.packing"):
             return
         self.default("batch.packing.strategy", next(iter(self.stack.packing)), f"{self.stack.name}'s own")
         # the rows of a stream are cut into sequences that do not record where a document ends, so attention cannot
@@ -268,8 +267,8 @@ class Derivation(OpenSpec):
         """Add a note on the assumed sequence length, and on what happens to longer rows. If the target does not
         truncate rows, no note is added.
         """
-        packed = self.get("batch.packing") is True
-        uncut = self.stack.facts.padding_free_needs_no_max_length and self.get("batch.padding_free") is True
+        packed = self.flag("batch.packing")
+        uncut = self.stack.facts.padding_free_needs_no_max_length and self.flag("batch.padding_free")
         if not self.assumed or (uncut and not packed):
             return
         seq, cut = self.get("batch.seq"), self.method.cuts_rows
@@ -291,10 +290,10 @@ class Derivation(OpenSpec):
         """Set the number of tokenizing processes to two per GPU of a node, if a single process would make the GPUs wait
         for minutes.
         """
-        if "data.workers" in self.values or self.get("data.streaming") is True:
+        if "data.workers" in self.values or self.flag("data.streaming"):
             return
         rows, gpus = known_rows(self.data), self.hardware.processes
-        workers = min(2 * gpus, self.integer("launch.cpus") or 2 * gpus)
+        workers = min(2 * gpus, self.get("launch.cpus") or 2 * gpus)
         if self.hardware.gpu is None or rows < MANY_ROWS or workers == 1 or self.method.generates:
             return
         why = f"one process would take {rows / ROWS_A_SECOND / 60:,.0f} minutes for {rows:,} rows, while the GPUs wait"
@@ -324,7 +323,7 @@ class Derivation(OpenSpec):
                 f'the spec has no `save`: the run is written to "out/{self.stem}"',
                 f'`save "out/{self.stem}"` states this choice',
             )
-        if self.get("save.hub") is True:
+        if self.flag("save.hub"):
             self._hub()
         if "train.epochs" not in self.values and "train.steps" not in self.values:
             self.set("train.epochs", 3.0, "transformers' own", DEFAULT)
@@ -336,6 +335,6 @@ class Derivation(OpenSpec):
         if any(one.documents for one in self.data):
             self.default("data.documents", "line")
             self.default("data.long", "cut")
-        if self.get("data.streaming") is True and self.get("data.shuffle"):
+        if self.flag("data.streaming") and self.get("data.shuffle"):
             self.default("data.shuffle_buffer", SHUFFLE_BUFFER)
         self.default("data.seed", self.get("seed"), "as `seed`")

@@ -17,8 +17,8 @@ DEFAULT_GBS = 128
 
 def global_batch(of: OpenSpec) -> None:
     """Set the global batch. If the spec states the accumulation, also set the micro-batch."""
-    world, accum = of.replicas, of.integer("batch.accum")
-    gbs, micro = of.integer("batch.gbs"), of.integer("batch.micro")
+    world, accum = of.replicas, of.get("batch.accum")
+    gbs, micro = of.get("batch.gbs"), of.get("batch.micro")
     if gbs is None:
         gbs = _derived_gbs(of, world, micro, accum)
     if micro is None and accum is not None:
@@ -29,8 +29,8 @@ def micro_batch(of: OpenSpec, planned: Micro | None) -> None:
     """Set the accumulation and the micro-batches of training and evaluation. `planned` is the micro-batch that the plan
     chose, or None.
     """
-    world, gbs = of.replicas, of.integer("batch.gbs") or 1
-    micro = of.integer("batch.micro") or _derived_micro(of, gbs, world, planned)
+    world, gbs = of.replicas, of.get("batch.gbs") or 1
+    micro = of.get("batch.micro") or _derived_micro(of, gbs, world, planned)
     if "batch.accum" not in of.values:
         of.set("batch.accum", max(1, gbs // (micro * world)), f"{gbs} / ({micro} x {world})")
     if of.method.grouped:
@@ -48,7 +48,7 @@ def _derived_gbs(of: OpenSpec, world: int, micro: int | None, accum: int | None)
         return gbs
     unit = world * (accum or 1)
     if of.method.grouped:
-        unit = lcm(unit, of.integer("method.generations") or 1)  # a step must have complete groups of completions
+        unit = lcm(unit, of.get("method.generations") or 1)  # a step must have complete groups of completions
     gbs = max(1, round(DEFAULT_GBS / unit)) * unit
     why = f"the multiple of {unit} nearest to {DEFAULT_GBS}"
     of.set("batch.gbs", gbs, why, DEFAULT)
@@ -85,10 +85,10 @@ def _memory_inputs(of: OpenSpec) -> MemoryInputs:
         gpu=of.hardware.gpu,
         half=of.get("precision") != "fp32",
         stage=SPREADS.get(strategy, 0),
-        world=(of.integer("strategy.shard") if strategy == "hsdp" else None) or of.hardware.world,
-        seq=-(-(of.integer("batch.seq") or 1024) // (of.integer("strategy.context_parallel") or 1)),
-        checkpointing=of.get("memory.checkpointing") is True,
-        fused_loss=of.stack.facts.liger_fused_loss is False or of.get("memory.liger") is True,
+        world=(of.get("strategy.shard") if strategy == "hsdp" else None) or of.hardware.world,
+        seq=-(-(of.get("batch.seq") or 1024) // (of.get("strategy.context_parallel") or 1)),
+        checkpointing=of.flag("memory.checkpointing"),
+        fused_loss=of.stack.facts.liger_fused_loss is False or of.flag("memory.liger"),
         offloaded=of.get("strategy.offload") in ("cpu", "optimizer"),
     )
     if of.get("method") == USUAL and "lora.rank" not in of.values:

@@ -10,7 +10,7 @@ from math import gcd
 from xpc.compiler.language.items import DEFAULT
 from xpc.compiler.language.kinds import Amount, Weighted
 from xpc.compiler.language.methods import METHODS
-from xpc.compiler.language.schema import ADAPTERS, BY_PATH, TABLE, Setting, path_of
+from xpc.compiler.language.schema import BY_PATH, TABLE, Setting, path_of
 from xpc.compiler.plan import packed_bytes
 from xpc.compiler.plan.quick_estimate import MemoryInputs
 from xpc.compiler.registry.linear_layers import tables
@@ -60,12 +60,12 @@ def adapter(of: OpenSpec) -> None:
     stacks = adapted(of.stack, of.model.model_type, of.get("lora.targets")) or of.get("lora.parameters")
     if stacks:
         of.default("lora.dropout", 0.0, "adapters on experts that are stacked in one parameter cannot have dropout")
-    kind = next((one for one in ADAPTERS if of.get(one) is True), "lora")
+    kind = of.adapter
     if kind in ("lora", "qlora") and of.method.grouped:
         of.default("lora.dropout", 0.0, "importance ratios need the same neurons twice; PEFT's default")
     for name, value in OTHERS.get(kind, LORA).items() if kind != "oft" else ():
         of.default(path_of(f"lora.{name}"), value, "PEFT's default" if kind in OTHERS else "TRL's default")
-    if of.get("oft") is True:
+    if of.flag("oft"):
         of.default("lora.dropout", 0.0, "PEFT's default")
         if "lora.rank" not in of.values:
             of.default("lora.block_size", OFT_BLOCK, "PEFT's default")
@@ -73,7 +73,7 @@ def adapter(of: OpenSpec) -> None:
         of.default("lora.init_rows", EVA_ROWS, OURS)
     if "lora.lr_ratio" in of.values:
         of.default("lora.embedding_lr", EMBEDDING_LR, "PEFT's default")
-    if of.get("qlora") is True:
+    if of.flag("qlora"):
         of.default("lora.bits", 4, "qlora")
     if of.get("lora.bits") == 4:
         of.default("lora.double_quant", True, "as QLoRA was published")
@@ -119,7 +119,7 @@ def own_defaults(of: OpenSpec, method: str) -> None:
         if value is not None:
             of.set(row.path, value, WHY.get(row.path) or (OURS if row.path in own else why), DEFAULT)
     if METHODS[method].generates:
-        prompt, completion = of.integer("method.max_prompt"), of.integer("method.max_completion") or 0
+        prompt, completion = of.get("method.max_prompt"), of.get("method.max_completion") or 0
         of.set("batch.seq", (prompt or USUAL_PROMPT) + completion, f"{prompt or USUAL_PROMPT} + {completion}")
 
 
@@ -128,7 +128,7 @@ def _value(of: OpenSpec, row: Setting, method: str, base: dict[str, Json]) -> ob
         # `steps_per_generation` follows from the accumulation, and `rewards` has no default
         return None
     value = base.get(next((name for name in row.args if name in base), ""))
-    seq = of.integer("batch.seq")
+    seq = of.get("batch.seq")
     if row.path == "method.max_prompt" and method in ROOM_AFTER_PROMPT and isinstance(value, int) and seq:
         return value if value < seq else max(1, seq // 2)
     if row.path == "method.teacher_dtype":
@@ -155,7 +155,7 @@ def group(of: OpenSpec) -> int:
     """The number of completions per prompt. All completions of a prompt belong to the same optimizer step. 1 for
     methods without groups.
     """
-    return (of.integer("method.generations") or 1) if of.method.grouped else 1
+    return (of.get("method.generations") or 1) if of.method.grouped else 1
 
 
 def batch(of: OpenSpec, world: int, micro: int) -> None:
@@ -173,8 +173,8 @@ def memory(of: OpenSpec, inputs: MemoryInputs) -> MemoryInputs:
     """Return the quantities for the memory estimate (`inputs`), adjusted to the adapter and the method. A run with
     adapters has no separate reference model, because the reference is the trained model with its adapters switched off.
     """
-    bits, dtype = of.integer("lora.bits"), of.get("model.dtype") or "fp32"
-    weight = packed_bytes(bits, of.get("lora.double_quant") is True) if bits else 4.0 if dtype == "fp32" else 2.0
+    bits, dtype = of.get("lora.bits"), of.get("model.dtype") or "fp32"
+    weight = packed_bytes(bits, of.flag("lora.double_quant")) if bits else 4.0 if dtype == "fp32" else 2.0
     method, rank = of.method, _rank(of, inputs)
     saved = of.get("lora.modules_to_save")
     rows = tables(saved) if isinstance(saved, tuple) else 0
@@ -201,12 +201,12 @@ def _rank(of: OpenSpec, inputs: MemoryInputs) -> int:
     In OFT, a block of n inputs has a rotation with n(n-1)/2 parameters. LoHa has two pairs of matrices, so its rank
     counts twice. VeRA's vectors and shared matrices together have fewer parameters than LoRA of rank 2 on every layer.
     """
-    rank = of.integer("lora.rank") or 0
-    if of.get("vera") is True:
+    rank = of.get("lora.rank") or 0
+    if of.flag("vera"):
         return min(rank, 2)
-    if of.get("oft") is not True:
-        return rank * (2 if of.get("loha") is True else 1)
-    block = of.integer("lora.block_size") or 0
+    if not of.flag("oft"):
+        return rank * (2 if of.flag("loha") else 1)
+    block = of.get("lora.block_size") or 0
     if rank and inputs.facts is not None:
         block = inputs.facts.hidden // rank
     return max(1, block // 2)

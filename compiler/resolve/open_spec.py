@@ -7,15 +7,16 @@ from xpc.compiler.language.items import DEFAULT, DERIVED
 from xpc.compiler.language.methods import DEFAULT as USUAL
 from xpc.compiler.language.methods import METHODS, Method
 from xpc.compiler.language.setting import Path
+from xpc.compiler.spec.getters import Getters
 from xpc.compiler.spec.resources import Hardware, Model
-from xpc.compiler.spec.values import Origin, Value, of_path
+from xpc.compiler.spec.values import Origin, Value
 from xpc.compiler.stacks import Stack
 from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.record import field, mutable
 
 
 @mutable
-class OpenSpec:
+class OpenSpec(Getters):
     """The values of a spec that are known so far. Derivations read these values, and set more values in place."""
 
     values: dict[Path, Value]
@@ -30,16 +31,6 @@ class OpenSpec:
     assumptions: dict[Path, Diagnostic] = field(factory=dict)
     """Maps the path of each setting with an assumed value to the note on this value."""
 
-    def get(self, path: Path) -> object:
-        """The value of a setting, or None if it is not set yet. Raises KeyError if `path` is not a setting."""
-        found = of_path(self.values, path)
-        return None if found is None else found.value
-
-    def integer(self, path: Path) -> int | None:
-        """The value of a setting if it is a whole number, otherwise None."""
-        value = self.get(path)
-        return value if isinstance(value, int) else None
-
     @property
     def method(self) -> Method:
         """The training method, with all its properties."""
@@ -50,7 +41,7 @@ class OpenSpec:
         """The number of groups of processes that train on different rows. With `context_parallel`, the processes of a
         group train on the same rows; without it, a group is one process.
         """
-        return max(1, self.hardware.world // (self.integer("strategy.context_parallel") or 1))
+        return max(1, self.hardware.world // (self.get("strategy.context_parallel") or 1))
 
     def set(self, path: Path, value: object, why: str, kind: str = DERIVED) -> None:
         """Set the value of a setting, with the reason `why`. `kind` is the origin of the value, such as DERIVED or

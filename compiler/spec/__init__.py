@@ -13,7 +13,6 @@ from xpc.compiler.language.kinds import Rope, Template
 from xpc.compiler.language.methods import METHODS, Method
 from xpc.compiler.language.methods.definition import generates_itself
 from xpc.compiler.language.methods.micro_batch import means_over_micro_batch
-from xpc.compiler.language.schema import ADAPTERS
 from xpc.compiler.language.setting import FlagPath, Path, WeightedPath
 from xpc.compiler.language.strategies import FSDP
 from xpc.compiler.registry.tables import table
@@ -22,7 +21,8 @@ from xpc.compiler.spec.getters import Getters
 from xpc.compiler.spec.resources import AdapterFolder, DataSource, EvalSet, Hardware, ImageList, Model, kinds
 from xpc.compiler.spec.values import Value
 from xpc.compiler.stacks import Field, Stack
-from xpc.grammar.record import field, record
+from xpc.grammar.diagnostic import Label
+from xpc.grammar.record import evolve, field, record
 from xpc.grammar.source import Source
 
 TYPE_CHECKING = False
@@ -73,6 +73,19 @@ class Spec(Getters):
     kernels: Mapping[str, str] = field(factory=dict)
     weights: Mapping[str, str] = field(factory=dict)
     images: Mapping[str, ImageList] = field(factory=dict)
+
+    def extra_value(self, library: str, name: str) -> object:
+        """The value of a name in an `extra` block (`trl`, `accelerate`, `deepspeed`), or None."""
+        found = self.extra.get(library, {}).get(name)
+        return None if found is None else found.value
+
+    def extra_location(self, library: str, name: str, text: str = "") -> Label:
+        """The location of a name in an `extra` block, as a label with the given text. Raises KeyError if the block
+        lacks the name.
+        """
+        label = self.extra[library][name].origin.label
+        assert label is not None  # only a spec can state an `extra` argument, so it has a location
+        return evolve(label, text=text)
 
     @property
     def reads_images(self) -> bool:
@@ -154,18 +167,6 @@ class Spec(Getters):
     def fields(self) -> Mapping[str, Field]:
         """All arguments of the method's configuration class on the target, by name."""
         return self.stack.fields(self.config)
-
-    @property
-    def lora(self) -> bool:
-        """Whether the run trains adapters of any kind, over a quantized or an unquantized base."""
-        return any(self.flag(name) for name in ADAPTERS)
-
-    @property
-    def adapter(self) -> FlagPath:
-        """The path of the flag that turns on the run's adapters, such as `qlora`. For a run without adapters, it is
-        `lora`.
-        """
-        return next((name for name in ADAPTERS if self.flag(name)), "lora")
 
     @property
     def low_rank(self) -> bool:

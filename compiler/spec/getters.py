@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from xpc.compiler.language.items import BASE, SPEC
 from xpc.compiler.language.kinds import Amount, Weighted
+from xpc.compiler.language.schema import ADAPTERS
 from xpc.compiler.language.setting import (
     AmountPath,
     FlagPath,
@@ -28,13 +29,12 @@ if TYPE_CHECKING:
 
 
 class Getters:
-    """Reads the fields `values`, `model` and `extra` of a `Spec`. A getter for one type, such as `integer`, raises
-    TypeError for a setting of another type.
+    """Reads the fields `values` and `model` of a `Spec`. A getter for one type, such as `integer`, raises TypeError for
+    a setting of another type, or without a value.
     """
 
     values: Mapping[Path, Value]
     model: Model
-    extra: Mapping[str, Mapping[str, Value]]
 
     if TYPE_CHECKING:
 
@@ -126,15 +126,14 @@ class Getters:
         value = self.get(path)
         return value if isinstance(value, tuple) else ()
 
-    def extra_value(self, library: str, name: str) -> object:
-        """The value of a name in an `extra` block (`trl`, `accelerate`, `deepspeed`), or None."""
-        found = self.extra.get(library, {}).get(name)
-        return None if found is None else found.value
+    @property
+    def lora(self) -> bool:
+        """Whether the run trains adapters of any kind, over a quantized or an unquantized base."""
+        return any(self.flag(name) for name in ADAPTERS)
 
-    def extra_location(self, library: str, name: str, text: str = "") -> Label:
-        """The location of a name in an `extra` block, as a label with the given text. Raises KeyError if the block
-        lacks the name.
+    @property
+    def adapter(self) -> FlagPath:
+        """The path of the flag that turns on the run's adapters, such as `qlora`. For a run without adapters, it is
+        `lora`.
         """
-        label = self.extra[library][name].origin.label
-        assert label is not None  # only a spec can state an `extra` argument, so it has a location
-        return evolve(label, text=text)
+        return next((name for name in ADAPTERS if self.flag(name)), "lora")
