@@ -122,10 +122,8 @@ def conversational(source: DataSource) -> bool | None:
     if (source.path or "").lower().endswith((".csv", ".txt")):
         return False
     known = find_dataset(source.id) if source.id is not None else None
-    plain = (
-        known is not None and known.shape == source.shape == "prompt_completion"
-    )  # a registered dataset of this format has plain text in all columns
-    return False if plain else None
+    # a registered dataset of this format has plain text in all columns
+    return False if known is not None and known.shape == source.shape == "prompt_completion" else None
 
 
 def all_texts(sources: tuple[DataSource, ...]) -> bool:

@@ -270,9 +270,8 @@ class Workspace:
         """The names of the files in a model's folder, relative to this folder. The launch script in the bundle makes
         the same list.
         """
-        from xpc.runtime.features.launch.model_folder import (
-            files,  # imported here, because few specs have a local model
-        )
+        # imported here, because few specs have a local model
+        from xpc.runtime.features.launch.model_folder import files
 
         return files(self.locate(written)[1])
 

@@ -103,9 +103,8 @@ def _layer(load: Load, attention: str) -> float | str:
     reason.
     """
     trained, precision = load.mode.split("/")
-    precision = (
-        "amp" if precision in ("amp32", "wide", "norms") else precision
-    )  # kinds of attention other than sdpa and eager were measured only with full training
+    # kinds of attention other than sdpa and eager were measured only with full training
+    precision = "amp" if precision in ("amp32", "wide", "norms") else precision
     found = _row(load, load.mode, attention)
     if found is not None:
         return saved(found, load.facts, load.length, load.rank)

@@ -82,12 +82,11 @@ class _Search:
             self.problems.report("XP108", f"the model's path cannot be used: {wrong}", self.label)
         elif self.facts is None and not self.problems:
             self._read_folder(path)
-        chat, template, eos, largest = (None, None, None, None) if wrong else _template(path, self.workspace)
-        of_run = not wrong and _of_run(folder, self.label, self.workspace, self.problems)
-        return Model(
-            self.label, None, path, self.revision, self.facts, self.known, chat, template, eos, config=self.config,
-            of_run=of_run, largest_token=largest,
-        )  # fmt: skip
+        model = Model(self.label, None, path, self.revision, self.facts, self.known, config=self.config)
+        if wrong:
+            return model
+        of_run = _of_run(folder, self.label, self.workspace, self.problems)
+        return _with_tokenizer(evolve(model, of_run=of_run), folder, self.workspace)
 
     def _read_folder(self, path: str) -> None:
         """Take the architecture from the config.json in a folder. A folder without this file is reported."""
@@ -233,34 +232,33 @@ def _no_config(path: str, why: str, workspace: Workspace) -> tuple[str, str]:
     return f"{why}, so the architecture is not known", help
 
 
-def _template(folder: str, workspace: Workspace) -> tuple[bool | None, str | None, str | None, int | None]:
-    """Read the tokenizer in a model's folder. Returns four values: whether the tokenizer has a chat template (None if
-    this is unknown), the text of the template (if there is exactly one), the end token, and the largest id of an added
-    token.
+def _with_tokenizer(model: Model, folder: str, workspace: Workspace) -> Model:
+    """The model with what the tokenizer in its folder states: whether there is a chat template, its text (if there is
+    exactly one), the end token, and the largest id of an added token.
     """
-    location = folder.rstrip("/") + "/"
-    read = (
-        workspace.read(location + "tokenizer_config.json") if workspace.kind(location + "tokenizer_config.json") else ""
-    )
+    location, name = folder + "/", f"{folder}/tokenizer_config.json"
+    read = workspace.read(name) if workspace.kind(name) else ""
     try:
         found = None if isinstance(read, str) else json.loads(read.data)
     except (ValueError, RecursionError):
         found = None
     eos = found.get("eos_token") if isinstance(found, dict) else None
     eos = eos.get("content") if isinstance(eos, dict) else eos
-    end = eos if isinstance(eos, str) and eos else None
     added = found.get("added_tokens_decoder") if isinstance(found, dict) else None
     ids = [int(one) for one in added if one.isdecimal()] if isinstance(added, dict) else []
-    largest = max(ids, default=None)
+    end = eos if isinstance(eos, str) and eos else None
+    model = evolve(model, eos=end, largest_token=max(ids, default=None))
     if workspace.kind(location + "additional_chat_templates") or workspace.kind(location + "chat_template.json"):
-        return None, None, end, largest
+        return model
     if workspace.kind(location + "chat_template.jinja"):
         read = workspace.read(location + "chat_template.jinja")
-        return True, None if isinstance(read, str) else read.data.decode("utf-8", "replace"), end, largest
+        return evolve(
+            model, chat=True, template=None if isinstance(read, str) else read.data.decode("utf-8", "replace")
+        )
     if not isinstance(found, dict):
-        return None, None, end, largest
+        return model
     text = found.get("chat_template")
-    return text is not None, text if isinstance(text, str) else None, end, largest
+    return evolve(model, chat=text is not None, template=text if isinstance(text, str) else None)
 
 
 def vocabulary(model: Model, workspace: Workspace) -> bytes | None:
