@@ -10,6 +10,8 @@ import attrs
 
 from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import Checked, check_text
+from xpc.compiler.spec import Spec
+from xpc.compiler.spec.checked import CheckedSpec
 from xpc.grammar.diagnostic import Diagnostic, Label
 from xpc.grammar.source import Source, Span
 from xpc.grammar.tree import Clause, Comment, Setting
@@ -47,7 +49,9 @@ def plain(node: object, known: dict[int, object] | None = None) -> object:
         return node
     if known is not None and id(node) in known:
         return known[id(node)]
-    fields = (getattr(node, one.name) for one in attrs.fields(kind))
+    # the findings of a checked spec have positions; `meaning` compares them by their messages
+    declared = attrs.fields(Spec if isinstance(node, CheckedSpec) else kind)
+    fields = (getattr(node, one.name) for one in declared)
     found = (kind.__name__, *(plain(one, known) for one in fields if not isinstance(one, PLACES)))
     if known is not None:
         known[id(node)] = found
