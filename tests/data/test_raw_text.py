@@ -87,3 +87,10 @@ def test_pieces_are_not_counted_before_the_run(tmp_path: Path) -> None:
     data = json.loads(files["trainer_args.json"])["data"]
     assert (data["long"], data["sources"][0].get("documents")) == ("chunk", None)
     assert "trainer/features/rows/chunks.py" in files
+
+
+def test_a_share_of_text_that_is_cut_away_is_not_rounded_up(tmp_path: Path) -> None:
+    train = 'qwen2.5-3b on "rows.jsonl" for 3 epochs'
+    files = {"rows.jsonl": json.dumps({"text": "word " * 1_000_000}) + "\n"}
+    found = checked(spec(train=train), put(tmp_path, files)).problems
+    assert "at least 99% of the text" in next(one.message for one in found if one.code == "XP197")

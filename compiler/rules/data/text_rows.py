@@ -75,9 +75,10 @@ def cut_away(spec: Spec) -> Iterator[Finding]:
             total = sum(length * count for length, count in long.items())
             lost = sum(max(0, length - LETTERS * seq) * count for length, count in long.items())
             if found is not None and 2 * lost > total:
+                share = int(100 * lost / total)
                 yield Finding(
                     source.label,
-                    f"at least {lost / total:.0%} of the text of `{part.name[:80]}` is cut away at seq = {seq:,}",
+                    f"at least {share}% of the text of `{part.name[:80]}` is cut away at seq = {seq:,}",
                     "write `data(long=chunk)`, which splits long texts, or a longer `seq`; `data(long=cut)` keeps this",
                     (spec.label("batch.seq", f"{seq:,} tokens"),),
                 )
