@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +15,8 @@ from interpreters import OTHERS
 from tiers import EACH_STACK
 from tiny_runs import lines, spec
 
+from xpc.compiler.preview.worker import verdicts
+from xpc.compiler.preview.worker.reading import TokenSequence
 from xpc.compiler.stacks import DEFAULT
 
 if TYPE_CHECKING:
@@ -83,20 +86,26 @@ DEFECTS = {
     "another_end": ("plain", "good", 'eos="<|endoftext|>"', "XP592", "ends with <|im_end|>, and the end token is"),
     "everything_marked": ("plain", "all", "", "XP597", "every token bears loss"),
     "empty_thoughts": ("plain", "thoughts", "", "XP594", "an empty <think> block is learned"),
-    "begin_twice": ("plain", "begin", "", "XP593", "begins with <|endoftext|> twice"),
+    "begin_twice": ("plain", "begin", "", "XP593", "begins with <|endoftext|> twice: the chat template has it twice"),
     "answer_cut_away": ("long_question", "good", "", "XP595", "no answer is within seq = 64"),
     "answer_cut": ("long_answer", "good", "", "XP596", "turn 1 (assistant) is cut in the middle"),
     "tools_without_a_template": ("tools", "good", "", "XP598", "leaves out the tool 'add'"),
     "call_dropped": ("call", "good", "", "XP598", "leaves out the tool call 'add' of turn 1 (assistant)"),
     "reasoning_dropped": ("reasoning", "good", "", "XP598", "leaves out the reasoning 'One and one.' of turn 1"),
-    "key_not_read": ("thought", "good", "", "XP549", "turn 1 (assistant) of messages has 'thought'"),
+    "key_not_read": ("thought", "good", "", "XP549", "has 'thought', which the chat template does not write"),
     "two_systems": ("systems", "good", "", "XP546", "in place of the row's column 'system'"),
     "special_token": ("special", "good", "", "XP587", "turn 1 (assistant) of messages contains '<|im_end|>'"),
     "marks_on_questions": ("plain", "on_questions", "", "XP597", "turn 0 (user) bears loss, but `assistant_only`"),
     "marks_on_the_first_answer": ("two", "first_only", "", "XP591", "turn 3 (assistant) bears no loss"),
     "end_before_the_answer": ("plain", "ends_first", "", "XP592", "begins with the end token <|im_end|>"),
-    "text_cut_by_the_template": ("plain", "cut_text", "", "XP598", "leaves out the content 'It is 2.' of turn 1"),
-    "text_in_small_letters": ("plain", "small", "", "XP598", "leaves out the content 'It is 2.' of turn 1"),
+    "text_cut_by_the_template": (
+        "plain",
+        "cut_text",
+        "",
+        "XP598",
+        "leaves out or changes the content 'It is 2.' of turn 1",
+    ),
+    "text_in_small_letters": ("plain", "small", "", "XP598", "leaves out or changes the content 'It is 2.' of turn 1"),
     "text_written_twice": ("plain", "written_twice", "", "XP599", "'It is 2.' of turn 1 (assistant) twice"),
     "date_of_today": ("plain", "dated", "", "XP529", "writes today's date into the row"),
     "division_by_zero": ("plain", "divides", "", "XP537", "the chat template refuses the row: division by zero"),
@@ -157,6 +166,29 @@ def test_a_planted_defect_is_found_in_one_sentence(warm: Warm, defect: str) -> N
     found = previewed(warm, defect, row, template, model)["verdicts"]
     assert code in {one["code"] for one in found}, found
     assert any(words in one["message"] and "\n" not in one["message"] for one in found if one["code"] == code), found
+
+
+@pytest.mark.parametrize(
+    ("adds", "roles", "why", "help"),
+    [
+        (True, ["text"], "the row has it, and the tokenizer adds it", "remove the begin token from the row's text"),
+        (False, ["prompt", "completion"], "the row has it twice", "remove one begin token from the row's text"),
+        (True, ["user", "assistant"], "the chat template has it, and the tokenizer adds it",
+         "remove the begin token from the chat template"),
+        (False, ["user"], "the chat template has it twice", "remove one begin token from the chat template"),
+    ],
+)  # fmt: skip
+def test_who_writes_a_second_begin_token(adds: bool, roles: list[str], why: str, help: str) -> None:
+    class Tokenizer:
+        bos_token_id, bos_token = 1, "<s>"
+
+        def __call__(self, text: str) -> dict[str, list[int]]:
+            return {"input_ids": [1] * adds + [7]}
+
+    one = TokenSequence("text", [1, 1, 7], [True] * 3, None)
+    session: Any = SimpleNamespace(tokenizer=Tokenizer())
+    (found,) = verdicts._begin_twice(verdicts.Read(session, one, ["<s>", "<s>", "a"], [0] * 3, roles, True, True))
+    assert found == verdicts.verdict("XP593", f"the sequence begins with <s> twice: {why}", help)
 
 
 def test_a_good_row_has_no_verdict(warm: Warm) -> None:

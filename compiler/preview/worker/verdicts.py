@@ -160,13 +160,15 @@ def _end(read: Read) -> Iterator[Verdict]:
 
 
 def _begin_twice(read: Read) -> Iterator[Verdict]:
-    begin, ids = read.session.tokenizer.bos_token_id, read.one.ids
+    tokenizer, ids = read.session.tokenizer, read.one.ids
+    begin, name = tokenizer.bos_token_id, tokenizer.bos_token
     if begin is not None and ids[:2] == [begin, begin]:
-        name = read.session.tokenizer.bos_token
-        yield verdict(
-            "XP593", f"the sequence begins with {name} twice: the chat template writes it, and the tokenizer adds it",
-            "remove the begin token from the chat template",
-        )  # fmt: skip
+        plain = read.roles in (["text"], ["prompt"], ["prompt", "completion"])
+        writer, place = ("the row", "row's text") if plain else ("the chat template", "chat template")
+        added = tokenizer("a")["input_ids"][:1] == [begin]
+        why = f"{writer} has it, and the tokenizer adds it" if added else f"{writer} has it twice"
+        help = f"remove {'the' if added else 'one'} begin token from the {place}"
+        yield verdict("XP593", f"the sequence begins with {name} twice: {why}", help)
 
 
 def _thoughts(read: Read) -> Iterator[Verdict]:
@@ -294,6 +296,13 @@ NOTES = {
     "weight": "XP549", "key": "XP549", "unread": "XP549", "system": "XP546", "special": "XP587", "turn": "XP548",
 }  # fmt: skip
 """The code of each kind of problem that the runtime's `turn_notes` reports."""
+EFFECTS = {
+    "weight": "which counts as 1", "key": "which the run does not read",
+    "unread": "which the chat template does not write, so it is not learned",
+    "system": "which is therefore not learned", "special": "which the model reads as this token",
+    "turn": "although it is not the assistant's",
+}  # fmt: skip
+"""What follows from each kind of problem. The runtime prints such a phrase once for all rows."""
 HELPS = {
     "turn": "move the turns before the last answer into `prompt`",
     "unread": "name a chat_template that reads the key, or rename a key of reasoning to `reasoning_content`",
@@ -313,7 +322,8 @@ def _notes(session: Session, row: Mapping[str, Any]) -> Iterator[Verdict]:
     for kind, what in dict(turn_notes.notes(row, session.tokenizer, learned)).items():
         # bundles state all arguments of the trainer, so one without this argument cannot mask turns
         masks = kind == "turn" and "assistant_only_loss" in session.stated
-        found = verdict(NOTES[kind], what, "write `method sft(assistant_only)`" if masks else HELPS.get(kind, ""))
+        help = "write `method sft(assistant_only)`" if masks else HELPS.get(kind, "")
+        found = verdict(NOTES[kind], f"{what}, {EFFECTS[kind]}", help)
         yield {**found, "severity": "note"} if kind == "unread" else found
     doubles = session.optional("features.messages.call_forms").doubles(session.tokenizer)
     if doubles and (twice := turn_notes.doubled(row)):

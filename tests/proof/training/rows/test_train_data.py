@@ -118,7 +118,7 @@ def test_a_turn_of_an_evaluation_set_that_the_template_leaves_out_ends_the_run(w
     text = spec('model(chat_template=file("no-system.jinja"))', 'eval(data="odd.jsonl")', length="1 step")
     status, printed = ended(warm, text, "odd", str(tmp_path))
     assert status != 0
-    assert "odd.jsonl, row 6: the chat template leaves out the content 'Answer in one word.'" in printed
+    assert "odd.jsonl, row 6: the chat template leaves out or changes the content 'Answer in one word.'" in printed
     assert "Traceback" not in printed
 
 
