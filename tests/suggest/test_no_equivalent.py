@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from compile_support import checked
 from interpreters import ROOT, interpreter
 
 from xpc.compiler import stacks
@@ -128,3 +129,19 @@ def test_a_trainer_that_the_stack_has_is_not_called_absent(target: str) -> None:
     absent = {name.removeprefix("method") for name, why in names("none").items() if why == NO_TRAINER}
     assert "dpo" in trainers(target)
     assert absent & trainers(target) == set()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(f"method {one}" for one in ("sdft", "sdpo", "dppo", "papo", "gfpo", "tpo", "minillm", "async_grpo", "gmpo")),
+        *(f"adapter = {one}" for one in ("ia3", "lokr", "boft", "shira")),
+        "peft_type = ADALORA",
+    ],
+)
+def test_another_algorithm_is_not_the_nearest_name(line: str) -> None:
+    """`sdpo` is not dpo, and the adapter `ia3` is not lora: an edit would compile to another experiment."""
+    found = checked(f"xpc 1\ntrain qwen2.5-3b on alpaca\n{line}\nhardware 8 x h100-80gb\n").problems
+    (error,) = [one for one in found if one.severity == "error"]
+    assert "it has no equivalent, because " in (error.help or "")
+    assert error.edits == ()

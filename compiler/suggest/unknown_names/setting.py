@@ -17,6 +17,7 @@ from xpc.compiler.suggest.converted_values import expected, methods_with, plain
 from xpc.compiler.suggest.legal import AUTO, answer, example
 from xpc.compiler.suggest.likeness import words
 from xpc.compiler.suggest.meaning import SAME, Meaning, meaning
+from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, own_reason
 from xpc.compiler.suggest.registry_names import YOUR_GPU
 from xpc.compiler.suggest.sentence import method_of, named_by_value, output_folder, sentence
 from xpc.compiler.suggest.typed_form import clause_line, decided_value, typed
@@ -367,6 +368,9 @@ def wrong_value(row: Setting, unknown: UnknownName, message: str) -> Suggestion:
     unset = unset_advice(row, text) or (leave_out(row) if text == "auto" and row.path not in AUTO else "")
     if unset:
         return Suggestion("XP101", message, f"did you mean `{row.name}`?", unset)
+    reason = own_reason(text) if row.kind is FLAG else None
+    if reason is not None:
+        return Suggestion("XP101", message, help=NO_EQUIVALENT + reason)
     found = convert(row, Item(row.path, unknown.node, unknown.label)) if row.kind.name == "tokens" else None
     help = (answer(found).help or "") if isinstance(found, InvalidValue) else ""
     what = help if help.startswith("write ") else expected(row, unknown.name, text)
