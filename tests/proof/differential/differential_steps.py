@@ -26,6 +26,11 @@ ROWS, MOST_ROWS = 64, 256
 TIMEOUT = 120
 """A step may take this many seconds, including imports that only its trainer needs."""
 
+DECOMPOSED = ("pissa", "olora", "loftq", "eva")
+"""Values of `lora.init` for which a rank above the width of a layer is impossible (XP146)."""
+NARROWEST = SIZES["hidden_size"] // SIZES["num_attention_heads"] * SIZES["num_key_value_heads"]
+"""The number of outputs of the tiny model's `k_proj`."""
+
 MEMORY = 6
 """The process of a step may use this many GiB of memory. A step that needs more is a finding; the limit protects the
 machine.
@@ -65,10 +70,13 @@ def kind(spec: Spec) -> tuple[str, ...]:
 
 
 def trainable(spec: Spec) -> bool:
-    """Whether the test environment has the packages that a run of the spec loads: peft for adapters, and on a CPU only
-    torch's optimizers.
+    """Whether a run of the spec is possible here. The environment needs its packages: peft for adapters, and on a CPU
+    only torch's optimizers. Adapters that start from the weights or inputs of the tiny model need a rank for which its
+    layers are wide enough.
     """
     if spec.lora and not has(spec.stack.name, "peft"):
+        return False
+    if spec.get("lora.init") in DECOMPOSED and spec.integer("lora.rank") > NARROWEST:
         return False
     return not spec.on_cpu or spec.text("optimizer") in TORCH
 

@@ -9,10 +9,12 @@ from random import Random
 import generated
 import generator
 import pytest
+from case_support import spec as written
+from compile_support import checked
 from differential import Differential, report_text
 from differential_refusals import claims
 from differential_report import FOUND, page
-from differential_steps import Candidate, chosen
+from differential_steps import Candidate, chosen, trainable
 from emitted import put
 from interpreters import OTHERS
 from prove import every
@@ -46,6 +48,13 @@ def accepted(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Spec], int]
     location = put(str(tmp_path_factory.mktemp("drawn")), generated.FILES)
     found = [check_text(generator.spec(f"test-{i}").encode(), "t.xp", Workspace(location)).spec for i in range(SPECS)]
     return [one for one in found if one is not None], SPECS
+
+
+@pytest.mark.parametrize(("rank", "trains"), [(32, True), (64, False)])
+def test_a_spec_trains_if_the_tiny_model_is_as_wide_as_its_rank(rank: int, trains: bool) -> None:
+    spec = checked(written(f"lora(rank={rank}, init=pissa)")).spec
+    assert spec is not None
+    assert trainable(spec) is trains
 
 
 def test_a_seed_gives_one_text() -> None:
