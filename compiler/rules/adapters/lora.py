@@ -1,4 +1,4 @@
-"""Rules about LoRA and quantized bases (XP438, XP453 to XP459)."""
+"""Rules about LoRA and quantized bases (XP429, XP438, XP453 to XP459)."""
 
 from __future__ import annotations
 
@@ -18,6 +18,34 @@ from xpc.compiler.stacks.fused_experts import names
 from xpc.compiler.stacks.modules import LORA, ends, last_names, paths, possible
 
 WHEN = adapters
+
+
+@rule("XP429", "rate-of-no-embedding", "warning")
+def rate_of_embeddings(spec: Spec) -> Iterator[Finding]:
+    """`embedding_lr` needs an adapter on an embedding, as in `targets = [q_proj, embed_tokens]`. `all-linear` has none,
+    and `modules_to_save = [embed_tokens]` trains the embedding itself, at `lr`.
+
+    Why it is bad: the setting has no effect.
+
+    Without this rule: nothing is reported.
+
+    Source: peft 0.21 and 0.17 `optimizers/loraplus.py` (`loraplus_lr_embedding`), `tuners/lora/layer.py` (`Embedding`).
+    """
+    if not spec.written("lora.embedding_lr") or spec.get("lora.lr_ratio") is None:
+        return
+    if all(one.isidentifier() and one not in EMBEDDINGS for one in _last_parts(spec)):
+        yield Finding(
+            spec.location("lora.embedding_lr", "the embedding's weights are trained at `lr`, if at all"),
+            "`embedding_lr` has no effect, because no adapter is on an embedding",
+            "leave `embedding_lr` out, or name the embedding in `targets`",
+            (spec.label("lora.targets", "the targets"),),
+        )
+
+
+def _last_parts(spec: Spec) -> list[str]:
+    """The last parts of the targets' names: `q_proj` for `self_attn.q_proj`. Empty for `all-linear`."""
+    targets = spec.get("lora.targets")
+    return [one.rpartition(".")[2] for one in targets] if isinstance(targets, tuple) else []
 
 
 @rule("XP438", "packed-weights-cast")
