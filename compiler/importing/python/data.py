@@ -8,7 +8,7 @@ import re
 from xpc.compiler.importing.python.chain import Chain
 from xpc.compiler.importing.python.interpreter.attributes import item
 from xpc.compiler.importing.python.interpreter.machine import Machine
-from xpc.compiler.importing.python.interpreter.operators import LESS
+from xpc.compiler.importing.python.interpreter.operators import LENGTH, LESS
 from xpc.compiler.importing.python.interpreter.values import (
     Argument,
     Bound,
@@ -235,6 +235,8 @@ def _select(out: Data, step: Object, given: Argument | None) -> None:
     ends = [one.value for one in value.positional] if isinstance(value, Object) and value.path == "range" else []
     if ends and ends[:-1] in ([], [0]):
         count = ends[-1]
+        if isinstance(count, Unknown) and count.why == LENGTH and count.hidden is step.receiver:
+            return  # all rows: `range(len(rows))`
     elif isinstance(value, list) and value and value[0] == 0 and all(a == n for n, a in enumerate(value)):
         count = len(value)
     held = next((found for one in ends if (found := _excluded(one)) is not None), None)

@@ -34,19 +34,29 @@ def _with_columns(reward):
 '''
 
 
-def write(draft: Draft, data: Data | None, functions: list[Function], parts: dict[str, str]) -> tuple[str, set[str]]:
+IN_THE_SCRIPT = ("only the script computes this", "`--rewards FILE` writes the functions to a file next to the spec")
+"""The reason and the help text of the error for functions that only `--rewards` copies."""
+
+
+def write(
+    draft: Draft, data: Data | None, functions: list[Function], parts: dict[str, str], in_script: bool = False
+) -> tuple[str, set[str]]:
     """Write the source of a Python wrapper that computes columns for reward functions.
 
     Returns a pair: the source, and the names of the script that this source uses. The pair is ("", set()) if there is
     no column to compute. A column that the wrapper cannot compute is an error. `parts` maps the names at the script's
-    top level to their files.
+    top level to their files. With `in_script`, nothing is written, and each column that a wrapper could compute is an
+    error that `--rewards` removes.
     """
     made: list[str] = []
     names: set[str] = set()
     for key, (value, location) in ({} if data is None else data.for_rewards).items():
-        found = _expression(key, value, data, draft, parts) if functions else None
+        found = _expression(key, value, data, draft, parts) if functions or in_script else None
         if found is None:
             refuse(draft, key, value, location.entry(f"rows.{key}"))
+            continue
+        if in_script:
+            draft.error(location.entry(f"rows.{key}"), f"the column `{key}`: {IN_THE_SCRIPT[0]}", IN_THE_SCRIPT[1])
             continue
         text, used = found
         made.append(f'"{key}": [{text} for row in rows]')

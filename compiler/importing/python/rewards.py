@@ -21,8 +21,6 @@ from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.schema import path_of
 from xpc.grammar.record import field, record
 
-IN_THE_SCRIPT = "`--rewards FILE` writes the functions to a file next to the spec"
-
 
 @record
 class Rewards:
@@ -67,9 +65,12 @@ def write(
     if (own or made) and overrides.rewards is None:
         names = [*((one.name, one) for one in own), *made]
         listed = given.location.entry("reward_functions", ", ".join(name for name, _ in names))
-        draft.error(listed, "they are in the script", IN_THE_SCRIPT)
+        draft.error(listed, *reward_wrappers.IN_THE_SCRIPT)
         draft.files[file] = stub(names)
-    elif own or made or called:
+        labels = [one.label for one in own]
+        reward_wrappers.write(draft, data, [], _parts(machine, labels, data), in_script=True)
+        return
+    if own or made or called:
         _copy_with_wrappers(draft, machine, own, made, file, data, called)
         return
     reward_wrappers.write(draft, data, [], {})
@@ -171,7 +172,7 @@ def _called(draft: Draft, trainer: Object, overrides: Overrides, file: str) -> l
             draft.put(path_of(path), tuple(found), location)
     if out and overrides.rewards is None:
         location = trainer.location.entry("tools", ", ".join(name for _, name in out))
-        draft.error(location, "they are in the script", IN_THE_SCRIPT)
+        draft.error(location, *reward_wrappers.IN_THE_SCRIPT)
     return out
 
 
@@ -196,6 +197,17 @@ def stub(functions: Sequence[tuple[str, object]]) -> bytes:
     return reward_file.stubs(rows, "the script")
 
 
+def _parts(machine: Machine, labels: Sequence[str], data: Data | None) -> dict[str, str]:
+    """Maps the names at the top level of the files `labels`, and of the files with functions over rows, to the file."""
+    by = [one.label for one in (data.functions if data is not None else {}).values()]
+    return {
+        name: label
+        for label in dict.fromkeys([*labels, *by])
+        for _, node in _statements(machine, label)
+        for name in _defines(node)
+    }
+
+
 def _copy(
     draft: Draft,
     machine: Machine,
@@ -208,13 +220,7 @@ def _copy(
     has a (file, name) pair for each tool and environment that must be copied, too.
     """
     labels = list(dict.fromkeys([*(one.label for one in functions), *(label for label, _ in called)]))
-    by = {key: one.label for key, one in (data.functions if data is not None else {}).items()}
-    parts = {
-        name: label
-        for label in dict.fromkeys([*labels, *by.values()])
-        for _, node in _statements(machine, label)
-        for name in _defines(node)
-    }
+    parts = _parts(machine, labels, data)
     wrapper, used = reward_wrappers.write(draft, data, functions, parts)
     for name in sorted(used):
         labels += [parts[name]] if parts[name] not in labels else []

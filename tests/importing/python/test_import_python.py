@@ -331,7 +331,7 @@ def test_tools_are_written_with_the_rewards() -> None:
     assert 'environment = "own.py:Maze"' in found.text
     assert "tool_turns = 3" in found.text
     refused = script(TOOLS)
-    assert any("they are in the script" in str(one) for one in refused.draft.messages)
+    assert any("only the script computes this" in str(one) for one in refused.draft.messages)
 
 
 @pytest.mark.parametrize(("body", "sentence"), [

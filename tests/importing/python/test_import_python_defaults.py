@@ -242,3 +242,12 @@ trainer.train()
 """
     found = imported(HEAD.format("") + body, "--data", "rows.jsonl", name="train.py")
     assert any("the script trains on answers only" in one for one in found.messages), found.messages
+
+
+def test_all_rows_that_are_selected_are_no_limit():
+    body = TRAIN.format("SFTConfig").replace("rows", "data")
+    read = 'data = load_dataset("org/rows", split="train")\n'
+    every = script(f"{read}data = data.select(range(0, len(data)))\n{body}")
+    assert not every.draft.wrong
+    assert "limit" not in every.text
+    assert script(f"{read}data = data.select(range(5, len(data)))\n{body}").draft.wrong
