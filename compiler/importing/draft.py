@@ -8,7 +8,7 @@ from xpc.compiler.importing.outcomes import ERROR, EXTRA, IRRELEVANT, MAPPED, RE
 from xpc.compiler.importing.text.entries import SECRET, Entry, as_json, boolean, integer, number, plain, shown, text
 from xpc.compiler.language import extras, kinds
 from xpc.compiler.language.kinds import Amount
-from xpc.compiler.language.schema import BY_PATH
+from xpc.compiler.language.schema import BY_PATH, Setting
 from xpc.compiler.language.typed import plain as plain_text
 from xpc.compiler.language.typed import show
 from xpc.compiler.stacks import Stack
@@ -220,8 +220,7 @@ class Draft:
             value = value.lstrip("~/")
             if entry is not None:
                 self.warn(entry, f"a spec cannot name your home folder: its path is `{value}`, relative to the spec")
-        typed = small(value) if isinstance(value, float) and 0 < abs(value) < 1e-3 else show(row, value)
-        written = SettingText(typed, entry, why)
+        written = SettingText(in_text(row, value), entry, why)
         if entry is not None and hidden_characters(written.text):
             self.error(entry, "it contains an invisible character, which a spec does not allow")
             return
@@ -368,8 +367,12 @@ def _typo_of(name: str, known: tuple[str, ...]) -> str | None:
     return typo_of(name, known)
 
 
-def small(value: float) -> str:
-    """Write a small number as people write learning rates: `2e-4` for 0.0002, and `1e-5` for Python's `1e-05`."""
+def in_text(row: Setting, value: object) -> str:
+    """The text of a setting's value. A small number is written as people write learning rates: `2e-4` for 0.0002, and
+    `1e-5` for Python's `1e-05`.
+    """
+    if not isinstance(value, float) or not 0 < abs(value) < 1e-3:
+        return show(row, value)
     from decimal import Decimal
 
     return format(Decimal(repr(value)), "e")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from functools import cache
 
-from xpc.compiler.importing.draft import Draft, Source
+from xpc.compiler.importing.draft import ASSUMED, Draft, Source
 from xpc.compiler.language import kinds
 from xpc.compiler.language.schema import ADAPTERS, BY_PATH, CLAUSES, TABLE, Setting
 from xpc.compiler.language.typed import plain
@@ -128,9 +128,10 @@ def _inside(draft: Draft, clause: str) -> list[str]:
         written = draft.settings.get(row.path)
         if row.kind is not kinds.FLAG:
             assert written is not None
-            out.append(f"{row.name} = {_bare(written.text) if row.kind in NAMED else written.text}")
+            out.append(f"{row.name} = {_typed(row, written.text)}")
         elif written is not None and written.text == "false":
-            out.append(f"{row.name} = false")
+            # leave a switch out that is off by default, as people do
+            out += [f"{row.name} = false"] if children or row.default is not False or row.path in ASSUMED else []
         elif children and row.path in BLOCKS:
             out += [f"{row.name} {{", *(f"{name} = {value}" for name, value in children), "}"]
         elif children:
@@ -141,6 +142,20 @@ def _inside(draft: Draft, clause: str) -> list[str]:
 
 
 NAMED = (kinds.NAME, kinds.NAMES, kinds.TASKS, kinds.TARGETS)
+
+
+def _typed(row: Setting, written: str) -> str:
+    """A value as people type it: `[q_proj]` without quotes, a single loss without brackets, and `500M` elements."""
+    if row.path == "method.loss" and NAME.fullmatch(written[1:-1]):
+        return written[1:-1]
+    if row.path.startswith("strategy."):
+        return _large(written)
+    return _bare(written) if row.kind in NAMED else written
+
+
+def _large(written: str) -> str:
+    """`1B` for 1000000000, and `500M` for 500000000; other numbers are unchanged."""
+    return re.sub(r"^(\d+?)000000(000)?$", lambda found: found[1] + ("B" if found[2] else "M"), written)
 
 
 def _bare(typed: str) -> str:
@@ -208,5 +223,5 @@ def _nested(tree: dict[str, object]) -> list[str]:
         if isinstance(value, dict):
             out += [f"{name} {{", *_nested(value), "}"]
         else:
-            out.append(f"{name} = {value}")
+            out.append(f"{name} = {_large(str(value))}")
     return out

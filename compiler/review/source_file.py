@@ -12,12 +12,10 @@ from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.files.workspace import bundle_name
 from xpc.compiler.importing import cli as importing
 from xpc.compiler.importing import options
-from xpc.compiler.importing.draft import EXPONENT, Draft
+from xpc.compiler.importing.draft import Draft, in_text
 from xpc.compiler.importing.outcomes import KeyOutcome
 from xpc.compiler.importing.text.entries import Unreadable
-from xpc.compiler.language import kinds
 from xpc.compiler.language.schema import BY_PATH, path_of
-from xpc.compiler.language.typed import show
 from xpc.compiler.render.visible import visible
 from xpc.compiler.spec import Spec
 from xpc.compiler.spec.checked import CheckedSpec
@@ -111,10 +109,10 @@ def _value(spec: Spec, path: str, draft: Draft) -> str | None:
     value = spec.get(path_of(path))
     if value is None:
         return None
-    typed = show(BY_PATH[path], value)
+    typed = in_text(BY_PATH[path], value)
     for name, data in draft.files.items():
         typed = typed.replace("files/" + bundle_name(name, sha256(data).hexdigest()), name)
-    return EXPONENT.sub(r"\1", typed) if BY_PATH[path].kind is kinds.REAL else typed
+    return typed
 
 
 def _row(left: str, right: str) -> str:

@@ -337,3 +337,16 @@ def test_grpo_reads_no_sequence_length():
     found = ax("rl: grpo\ntrl:\n  num_generations: 4\n  reward_funcs: [accuracy]\n  max_completion_length: 64\n",
                rows="    split: train\n")  # fmt: skip
     assert found.outcomes["sequence_len"] == "irrelevant"
+
+
+def test_large_numbers_and_switches_that_are_off_are_written_as_people_write_them(tmp_path):
+    zero = {"stage": 3, "reduce_bucket_size": 500000000, "sub_group_size": 1000000000}
+    (tmp_path / "ds.json").write_text(json.dumps({"zero_optimization": zero}))
+    found = imported(HEAD + "deepspeed: ds.json\npacking: false\n", *HARDWARE, root=str(tmp_path))
+    assert not found.errors
+    assert "reduce_bucket = 500M" in found.text
+    assert "sub_group_size = 1B" in found.text
+    assert "packing" not in found.text
+    assert json.loads(found.files["deepspeed.json"])["zero_optimization"]["sub_group_size"] == 1000000000
+    text = imported(HEAD + "reward_funcs: [accuracy]\nloss_type: dr_grpo\nscale_rewards: false\n", *HARDWARE).text
+    assert "loss = dr_grpo" in text
