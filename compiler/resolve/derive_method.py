@@ -141,7 +141,7 @@ def _value(of: OpenSpec, row: Setting, method: str, base: dict[str, Json]) -> ob
         ours = {here: name for name, here in losses.items()} | {
             here: here for here in losses.values() if here in losses
         }
-        return tuple(Weighted(ours[str(name)]) for name in names)
+        return tuple(Weighted(ours[str(name)]) for name in names if name is not None) or None
     if row.path == "method.scale_rewards" and isinstance(value, bool):
         return "group" if value else "none"
     if row.path == "method.vllm.gpu_memory" and isinstance(value, float):

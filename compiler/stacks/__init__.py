@@ -133,8 +133,13 @@ class Stack:
         return {choice: str(reason) for choice, reason in self._policy(f"{what}_lacking").items()}
 
     def config(self, method: str) -> str:
-        """The configuration class of a method: `trl.SFTConfig` for sft. Raises KeyError for an unknown method."""
-        return str(self._policy("methods")[method])
+        """The configuration class of a method: `trl.SFTConfig` for sft. For a method that the stack refuses because its
+        TRL has no such class, this is the class of transformers. Raises KeyError for an unknown method.
+        """
+        classes = self._policy("methods")
+        if method not in classes and self.refused(method) is not None:
+            return "transformers.TrainingArguments"
+        return str(classes[method])
 
     def refused(self, method: str) -> str | None:
         """The reason why the stack cannot train a method as xpc defines it; None if the stack can."""

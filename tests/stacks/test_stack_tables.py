@@ -10,6 +10,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from case_support import spec, trained
+from compile_support import checked, only
 from interpreters import stack_of
 
 from xpc.compiler import registry, stacks
@@ -110,6 +112,24 @@ def test_every_method_has_a_class_and_its_losses(name: str) -> None:
     reasons = {method: stack.refused(method) for method in METHODS}
     assert all(len(reason.split()) > 2 for reason in reasons.values() if reason is not None)
     assert None in reasons.values()
+
+
+def test_a_method_without_a_class_is_refused_in_one_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stack whose TRL has no trainer for a method has no class under [methods], and a reason under
+    [methods_refused].
+    """
+    stack = stack_of(stacks.DEFAULT)
+    policy = stack.table["policy"]
+    without = {
+        part: {name: one for name, one in policy[part].items() if name != "kto"} for part in ("methods", "losses")
+    }
+    refused = {**policy["methods_refused"], "kto": "this TRL has no such trainer"}
+    lacking = stacks.Stack(stack.name, {**stack.table, "policy": {**policy, **without, "methods_refused": refused}})
+    monkeypatch.setattr(stacks, "_read", lambda name: lacking)
+    found = checked(spec("method kto", train=trained("qwen2.5-3b on org/pairs")))
+    assert only(found, "XP127").message.endswith("this TRL has no such trainer")
+    with pytest.raises(KeyError):
+        lacking.config("grpoo")
 
 
 @pytest.mark.parametrize("name", stacks.names())
