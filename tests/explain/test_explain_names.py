@@ -56,7 +56,8 @@ def test_every_name_is_explained(names):
         ("learning_rate", "trl-1.16: `optimizer.lr` decides it"),
         ("qwen2.5-7b", "Qwen/Qwen2.5-7B on the Hub"),
         ("h100-80gb", "compute capability 9.0"),
-        ("capybara", "trl-lib/Capybara"),
+        ("capybara", "a dataset, trl-lib/Capybara on the Hub, split train\n"),
+        ("gsm8k", "a dataset, openai/gsm8k on the Hub, configuration main, split train\n"),
         ("enable_thinking", "write `chat_template = qwen3(enable_thinking=VALUE)` in `model`"),
         ("accuracy", "method grpo(rewards=[accuracy])"),
         ("zero_optimization.sub_group_size", "`extra deepspeed` has"),
@@ -68,7 +69,7 @@ def test_every_name_is_explained(names):
         ("load_in_8bit", "load_in_8bit: `lora.bits` decides it: bits of the frozen base: 4 or 8\n"),
     ],
 )
-def test_what_is_explained(name, text):
+def test_an_explanation_has_the_main_fact(name, text):
     assert text in (explain(name) or "")
 
 

@@ -8,6 +8,7 @@ import json
 import re
 import xml.etree.ElementTree as ET
 from functools import partial
+from importlib.util import find_spec, module_from_spec
 from math import inf, nan
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,17 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
              "padded": 0, "real": 0}  # fmt: skip
     for name, value in empty.items():
         monkeypatch.setattr(Measured, name, value)
+
+
+def test_a_process_begins_without_measurements() -> None:
+    spec = find_spec(measurements.__name__)
+    assert spec is not None
+    assert spec.loader is not None
+    anew = module_from_spec(spec)
+    spec.loader.exec_module(anew)
+    begun = vars(anew.Measured)
+    assert not any(begun[name] for name in ("training", "seconds", "memory", "of_each", "waits", "real"))
+    assert not any(begun[name] for name in ("saves", "saved_bytes", "padded"))
 
 
 def test_phases_have_their_seconds_and_their_peaks(monkeypatch: pytest.MonkeyPatch) -> None:
