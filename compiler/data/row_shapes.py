@@ -17,6 +17,8 @@ Row = Mapping[str, object]
 
 LABEL = 40
 """A message shows at most this many characters of a wrong label."""
+IDS = 2**31
+"""Token ids and labels are below this number, because the trainer stores ids as 32-bit integers."""
 UNLEARNED = -100
 """The label of a token that the loss ignores (torch's cross_entropy)."""
 
@@ -88,7 +90,7 @@ def _without_prompt(chosen: object, rejected: object) -> str | None:
 
 def _token_checker(names: tuple[str, ...]) -> Callable[[Row], str | None]:
     """Return a function that checks rows of token ids. Labels and masks must have the same length as the ids (as in
-    runtime/features/model/tokens.py).
+    runtime/features/method/tokens.py).
     """
     parts = token_columns(names)
 
@@ -97,8 +99,9 @@ def _token_checker(names: tuple[str, ...]) -> Callable[[Row], str | None]:
         if not _integers(ids):
             return f"`{names[0]}` is not a list of token ids"
         assert isinstance(ids, list)
-        if any(one < 0 for one in ids):
-            return f"`{names[0]}` has the id {min(ids)}, and ids begin at 0"
+        unexpected = next((one for one in ids if not 0 <= one < IDS), None)
+        if unexpected is not None:
+            return f"`{names[0]}` has the id {unexpected}, and ids are from 0 to {IDS - 1}"
         for part, name in parts.items():
             if part != "input_ids" and (why := _wrong_part_of_tokens(row.get(name), part, name, len(ids))):
                 return why
@@ -114,7 +117,7 @@ def _wrong_part_of_tokens(value: object, part: str, name: str, tokens: int) -> s
     if len(value) != tokens:
         return f"`{name}` has {len(value):,} entries for {tokens:,} tokens"
     if part == "labels":
-        unexpected = next((one for one in value if one < 0 and one != UNLEARNED), None)
+        unexpected = next((one for one in value if not 0 <= one < IDS and one != UNLEARNED), None)
         return (
             None
             if unexpected is None
