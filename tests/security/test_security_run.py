@@ -97,12 +97,13 @@ def test_folder_in_place_of_the_hub_is_reported(
     )
 
 
-def test_a_template_that_was_changed_is_not_rendered(made: Bundle) -> None:
+def test_a_template_that_was_changed_is_not_rendered(made: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
     name = made.tokenizer["chat_template"]
     assert verified_files.verified(made, name) == PLAIN.encode()
     edit(made, name)
     (one,) = bundle_integrity.problems(made)
     assert "is not the file that this bundle was compiled with" in one
+    assert "changed since" not in capsys.readouterr().out  # the error says it
     with pytest.raises(RunError, match="sha256 differs"):
         verified_files.verified(made, name)
 

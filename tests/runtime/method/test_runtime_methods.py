@@ -220,6 +220,26 @@ def test_rotations_are_what_the_bundle_says(
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "own"),
+    [
+        ("vera", "VeraConfig", {"vera_dropout": LORA["dropout"]}),
+        ("miss", "MissConfig", {"miss_dropout": LORA["dropout"]}),
+        ("loha", "LoHaConfig", {"alpha": LORA["alpha"]}),
+    ],
+)
+def test_other_kinds_of_adapters_get_their_own_class(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, name: str, own: dict[str, Any]
+) -> None:
+    monkeypatch.setitem(sys.modules, "peft", SimpleNamespace(**{name: Kept}))
+    bundle = made(tmp_path, "dpo")
+    bundle.lora = {**LORA, "kind": kind}
+    assert vars(adapters.adapter(bundle)) == {
+        "r": LORA["rank"], **own, "revision": None, "target_modules": LORA["targets"], "task_type": "CAUSAL_LM",
+        "modules_to_save": None,
+    }  # fmt: skip
+
+
 def test_two_rates_split_the_groups_and_keep_their_decay() -> None:
     names = ("a.lora_A.default.weight", "a.lora_B.default.weight", "a.lora_magnitude_vector.default.weight",
              "e.lora_embedding_A.default", "lm_head.modules_to_save.default.weight")  # fmt: skip

@@ -34,12 +34,15 @@ class Words:
     def __call__(self, text: str, add_special_tokens: bool = True) -> dict[str, list[str]]:
         return {"input_ids": (text.replace(" ", "_ ") if self.merges else text).split(" ")}
 
-    def apply_chat_template(self, messages: list[dict[str, str]], add_generation_prompt: bool = False, **_: Any) -> str:
-        """Render each turn as `SPEAKER: CONTENT`. The generation prompt is `assistant:`, without a control token for
-        the turn's begin.
+    def apply_chat_template(
+        self, messages: list[dict[str, str]], add_generation_prompt: bool = False, tokenize: bool = True, **_: Any
+    ) -> str | list[str]:
+        """Render each turn as `SPEAKER: CONTENT`, as tokens or as a text. The generation prompt is `assistant:`,
+        without a control token for the turn's begin.
         """
         output = [f"{message.get('role', 'user')}: {message['content']}" for message in messages]
-        return " ".join([*output, "assistant:"] if add_generation_prompt else output)
+        text = " ".join([*output, "assistant:"] if add_generation_prompt else output)
+        return self(text)["input_ids"] if tokenize else text
 
 
 def test_a_template_with_marks_lacks_none():
