@@ -13,7 +13,7 @@ import pytest
 from import_support import Imported, imported
 
 from xpc.compiler.importing.python.interpreter.source import parts
-from xpc.compiler.importing.text.entries import Unreadable
+from xpc.compiler.importing.text.entries import CLASSIFIER, OTHER_HEAD, Unreadable
 
 HEAD = """
 from datasets import load_dataset
@@ -349,6 +349,16 @@ def test_script_without_such_training_is_one_sentence(body: str, sentence: str) 
     with pytest.raises(Unreadable) as caught:
         script(body)
     assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("head", "kind"), [("SequenceClassification", CLASSIFIER), ("TokenClassification", OTHER_HEAD)]
+)
+def test_a_model_with_another_head_is_classified(head: str, kind: str) -> None:
+    loaded = f"from transformers import AutoModelFor{head} as A\nm = A.from_pretrained('x')\n"
+    with pytest.raises(Unreadable, match="another head") as caught:
+        script(loaded + "Trainer(model=m, args=TrainingArguments('o')).train()")
+    assert caught.value.kind == kind
 
 
 def test_own_trainer_and_parameters_are_errors() -> None:
