@@ -75,6 +75,7 @@ def test_the_report_lists_every_key(here, capsys):
         ("chat_template", 4, "mapped"),
     }  # fmt: skip
     assert found["defaults"]
+    assert found["differences"] == {}
     assert found["spec"] == (here / "x.xp").read_text()
     assert set(found["keys"][0]) == {"key", "value", "file", "line", "fate", "to", "why"}
     _, _, err = run("r.yaml", "--report", "text", "--force", capsys=capsys)

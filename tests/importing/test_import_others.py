@@ -46,6 +46,8 @@ def test_llamafactory_defaults_are_stated():
     assert found.payload["model"]["dtype"] == "bfloat16"
     assert (found.arguments["learning_rate"], found.arguments["per_device_train_batch_size"]) == (5e-5, 8)
     assert [one["path"] for one in found.payload["data"]["sources"]] == ["data/identity.json", "data/other.json"]
+    assert "for 3 epochs" in found.text
+    assert "for 10 steps" in lf("max_steps: 10\n").text
 
 
 @pytest.mark.parametrize(
@@ -323,6 +325,7 @@ def test_axolotl_ipo_and_the_hub_become_settings():
     assert "loss = [ipo]" in found.text
     assert "columns = [question, chosen, rejected]" in found.text
     assert 'hub(name="me/x", private=true)' in found.text
+    assert "system" in found.draft.differences["datasets.system"]
 
 
 @pytest.mark.parametrize(
