@@ -36,7 +36,8 @@ def headline(found: Comparison) -> str:
 def _summary(found: Comparison) -> str:
     before, after = found.counts
     if found.swept:
-        return f"{_runs(before)} -> {_runs(after)}: {', '.join(one.name for one in found.swept)} swept"
+        word = "swept" if after >= before else "no longer swept"
+        return f"{_runs(before)} -> {_runs(after)}: {', '.join(one.name for one in found.swept)} {word}"
     if found.equal:
         return "the same run" if found.counts == (1, 1) else f"the same {_runs(before)}"
     ways = [one for one in found.groups if not one.difference.same]
@@ -50,7 +51,7 @@ def _summary(found: Comparison) -> str:
     if any(found.axes):
         parts.insert(0, f"swept: {found.axes[0] or 'nothing'} -> {found.axes[1] or 'nothing'}")
     counted = ((found.new, "new"), (found.gone, "removed"), (found.renamed, "under a new name"))
-    parts += [f"{len(names):,} {word}" for names, word in counted if names]
+    parts += [f"{_runs(len(names))} {word}" for names, word in counted if names]
     if not parts:
         parts = [CODE + ": " + "; ".join(each.line for each in found.launchers)]
     return "; ".join(parts)

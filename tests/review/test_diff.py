@@ -302,7 +302,7 @@ def test_members_of_two_sweeps_are_compared_by_name(tmp_path):
     assert found["members"]["gone"] == ["lr=1e-06,seed=1", "lr=1e-06,seed=2"]
     assert group["members"] == ["lr=2e-06,seed=1", "lr=2e-06,seed=2"]
     assert named(group["settings"]) == {"batch.gbs": (128, 256)}
-    assert "in 2 of 4 runs; 2 new; 2 removed" in found["headline"]
+    assert "in 2 of 4 runs; 2 runs new; 2 runs removed" in found["headline"]
     assert difference(diff(tmp_path, SWEEP, SWEEP.replace("lr =", "lr  ="), "--exit-code")) == "the same 4 runs\n"
 
 

@@ -212,24 +212,25 @@ PULLS: dict[str, tuple[Edit, str]] = {
     ),
     "one more value": (
         text("specs/sweep.xp", "2e-6", "2e-6, 3e-6"),
-        rf"specs/sweep.xp: swept: optimizer.lr \(2\) -> optimizer.lr \(3\); 1 new; {HOURS}, {DISK}",
+        rf"specs/sweep.xp: swept: optimizer.lr \(2\) -> optimizer.lr \(3\); 1 run new; {HOURS}, {DISK}",
     ),
     "one value less": (
         text("specs/sweep.xp", ", 2e-6", ""),
-        rf"specs/sweep.xp: swept: optimizer.lr \(2\) -> optimizer.lr \(1\); 1 removed; {HOURS}, {DISK}",
+        rf"specs/sweep.xp: swept: optimizer.lr \(2\) -> optimizer.lr \(1\); 1 run removed; {HOURS}, {DISK}",
     ),
     "another value": (
         text("specs/sweep.xp", "2e-6", "4e-6"),
-        r"specs/sweep.xp: swept: optimizer.lr \(1e-06, 2e-06\) -> optimizer.lr \(1e-06, 4e-06\); 1 new; 1 removed",
+        r"specs/sweep.xp: swept: optimizer.lr \(1e-06, 2e-06\) -> optimizer.lr \(1e-06, 4e-06\); 1 run new; "
+        r"1 run removed",
     ),
     "an axis of one value that is the default": (
         text("specs/sweep.xp", "2e-6]", "2e-6]\n  warmup = [0]"),
-        r"specs/sweep.xp: swept: optimizer.lr \(2\) -> optimizer.lr \(2\), schedule.warmup \(1\); 2 under a new name",
+        r"specs/sweep.xp: swept: optimizer.lr \(2\) -> optimizer.lr \(2\), schedule.warmup \(1\); 2 runs under a new name",
     ),
     "an axis more": (
         text("specs/sweep.xp", "2e-6]", "2e-6]\n  gbs = [16, 32]"),
-        r"specs/sweep.xp: swept: optimizer.lr \(2\) -> optimizer.lr \(2\), batch.gbs \(2\); 2 new; 2 under a new name; "
-        rf"{HOURS}, {DISK}",
+        r"specs/sweep.xp: swept: optimizer.lr \(2\) -> optimizer.lr \(2\), batch.gbs \(2\); 2 runs new; "
+        rf"2 runs under a new name; {HOURS}, {DISK}",
     ),
     "an axis in a zip of its own": (
         text("specs/sweep.xp", "lr = [1e-6, 2e-6]", "zip {\n    lr = [1e-6, 2e-6]\n  }"),
@@ -237,7 +238,7 @@ PULLS: dict[str, tuple[Edit, str]] = {
     ),
     "no sweep any more": (
         text("specs/sweep.xp", "sweep {\n  lr = [1e-6, 2e-6]\n}\n", ""),
-        rf"specs/sweep.xp: 2 runs -> 1 run: optimizer.lr swept; {HOURS}, {DISK}",
+        rf"specs/sweep.xp: 2 runs -> 1 run: optimizer.lr no longer swept; {HOURS}, {DISK}",
     ),
     "a sweep of a single run": (
         text("specs/a.xp", 'save "out/a"\n', 'save "out/a"\nsweep { seed = [1, 2, 3] }\n'),

@@ -515,7 +515,7 @@ def test_the_hours_of_a_sweep_that_is_too_large_are_unknown(house, monkeypatch):
     found = list(entries(".", "main"))
     assert [(one.hours, one.disk, one.cost) for one in found] == [(None, None, None)]
     first = html.unescape(comment(found).splitlines()[1])
-    assert first == "**specs/sweep.xp: swept: optimizer.lr (2) -> optimizer.lr (3); 1 new**"
+    assert first == "**specs/sweep.xp: swept: optimizer.lr (2) -> optimizer.lr (3); 1 run new**"
     write(house, "specs/f.xp", 'xpc 1\n\nextends "../base/trained.xp"\n')
     commit("a new spec")
     first = comment(list(entries(".", "main"))).splitlines()[1]

@@ -93,7 +93,7 @@ def test_members_of_a_sweep_with_a_new_axis_keep_their_runs(tmp_path: Path) -> N
     root = put(tmp_path, {"a.xp": old, "b.xp": SWEEP})
     text = xpc("diff", "a.xp", "b.xp", cwd=root).stdout.decode().splitlines()[0]
     assert "optimizer.lr (2) -> optimizer.lr (2), seed (2)" in text
-    assert "2 new; 2 under a new name" in text
+    assert "2 runs new; 2 runs under a new name" in text
 
 
 @pytest.mark.nightly
