@@ -9,11 +9,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
+from xpc.compiler.files.bundle_digests import NOT_EXECUTABLE
+from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.review.compare import CODE, DIFFERS, SAME, VERDICTS, Difference, changes, compare
 from xpc.compiler.review.differences.allowed import Allowed, newly_allowed
 from xpc.compiler.review.differences.change import MEMBER, Change, short, without_name
 from xpc.compiler.review.differences.files import FileChange, differing
-from xpc.compiler.review.operands import Operand, Run
+from xpc.compiler.review.operands import DIGEST, Operand, Run
 from xpc.compiler.review.totals import total_changes
 from xpc.grammar.record import evolve, field, record
 
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
 
 LISTS = ("members.txt", "sweep.toml")
 """Files in a sweep's folder that list its members. Their changes are not reported, because the members are compared."""
-DIGEST = re.compile(rb"[0-9a-f]{64}")
 COMMENT = re.compile(r"  # .*$", re.M)
 
 
@@ -193,9 +194,20 @@ def _lines(run: Run, data: bytes) -> list[bytes]:
 def _launchers(one: Operand, other: Operand) -> Iterator[FileChange]:
     before, after = one.starters(), other.starters()
     for name in differing(before, after):
-        if name not in LISTS:
+        if name not in LISTS and not _equal_starters(name, one, other):
             kind = "removed" if name not in after else "added" if name not in before else "differs"
             yield FileChange(name, kind)
+
+
+def _equal_starters(name: str, one: Operand, other: Operand) -> bool:
+    """Whether two files that start a sweep differ only in the digests of members."""
+    before, after = one.starters().get(name, ""), other.starters().get(name, "")
+    if not before or not after or before.endswith(NOT_EXECUTABLE) != after.endswith(NOT_EXECUTABLE):
+        return False
+    try:
+        return one.starter(name) == other.starter(name)
+    except UsageError:  # a folder, or too large a file
+        return False
 
 
 def _renamed(removed: Sequence[Run], new: Sequence[Run]) -> list[tuple[str, str]]:

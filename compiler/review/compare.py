@@ -15,7 +15,15 @@ from xpc.compiler.review.differences.arguments import ABSENT as ABSENT
 from xpc.compiler.review.differences.arguments import argument_changes
 from xpc.compiler.review.differences.change import Change as Change
 from xpc.compiler.review.differences.change import scalar, short, without_name
-from xpc.compiler.review.differences.files import CONTENT, MANIFEST, FileChange, decides, differing, file_changes
+from xpc.compiler.review.differences.files import (
+    CONTENT,
+    MANIFEST,
+    FileChange,
+    decides,
+    differing,
+    file_changes,
+    repeats_list,
+)
 from xpc.compiler.review.differences.images import about_images, image_changes
 from xpc.compiler.review.differences.models import model_changes, unused_digest, without_digests
 from xpc.compiler.review.differences.packages import installs, package_changes, summary
@@ -130,8 +138,11 @@ def compare(one: Run, other: Run, prices: Mapping[str, float] | None = None) -> 
     facts = argument_changes(one.spec, other.spec, *about_stack)[1] if stacks[0] == stacks[1] else ()
     packages = package_changes(*({name: each[name] for name in each if installs(name)} for each in files))
     changed_tables = {each.name.partition(" ")[0] for each in (*arguments, *renamed, *facts)}
-    decisive = [name for name in names if decides(name, *files, changed_tables)]
-    listed = list(file_changes(decisive, (one.digests, other.digests), *files))
+    digests = one.digests, other.digests
+    decisive = [
+        name for name in names if decides(name, *files, changed_tables) and not repeats_list(name, digests, files)
+    ]
+    listed = list(file_changes(decisive, digests, *files))
     if unknown := without_digests(one, other):
         listed.append(FileChange(MANIFEST, f"has a digest of {unknown} in only one of the two"))
     if unused := unused_digest(one, other):

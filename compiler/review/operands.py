@@ -5,6 +5,7 @@ folder of a sweep.
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -34,6 +35,7 @@ MANIFEST = 64 * 2**20
 """Maximum size in bytes of the file that lists a sweep's members."""
 PROGRAM, NO_BYTECODE = "trainer/main.py", b"sys.pycache_prefix = "
 """The program of a run, and the beginning of its line that keeps Python from reading bytecode in the bundle."""
+DIGEST = re.compile(rb"[0-9a-f]{64}")
 FOREIGN = "a folder that the compiler did not write; it is not compared"
 UNLISTED = "a folder that is not a member of the sweep; it is not compared"
 
@@ -153,13 +155,23 @@ class Operand:
         """The digests of the files that start a sweep. If these files are not on disk, the digests are computed from
         the files that compiling the spec gives.
         """
+        return _digests(self._starters()) if self.launchers is None else self.launchers
+
+    def _starters(self) -> Mapping[str, bytes]:
         from xpc.compiler.lower.sweep import starters
 
-        if self.launchers is None:
-            specs = [one.spec for one in self.runs]
-            pins = {one.name: one.digests[LIST] for one in self.runs}
-            return _digests(starters(specs, specs[0].name, pins))
-        return self.launchers
+        specs = [one.spec for one in self.runs]
+        return starters(specs, specs[0].name, {one.name: one.digests[LIST] for one in self.runs})
+
+    def starter(self, name: str) -> bytes:
+        """The contents of a file that starts a sweep, with the names of members and files instead of their digests. A
+        member's digest changes with the order of packages in a lock. Raises UsageError if the file cannot be read.
+        """
+        on_disk = self.launchers is not None
+        data = read_regular(os.path.join(self.title, name), MANIFEST) if on_disk else self._starters()[name]
+        names = {digest.encode(): file.encode() for file, digest in self.starters().items()}
+        names |= {one.digests.get(LIST, "").encode(): one.name.encode() for one in self.runs}
+        return DIGEST.sub(lambda found: names.get(found[0], found[0]), data)
 
 
 @contextmanager

@@ -52,7 +52,8 @@ save "out/g"
 """
 FILES = {
     "a.xp": SPEC, "g.xp": GRPO, "k.xp": SPEC + "launch sky(volume=shared)\n",
-    "s.xp": SPEC + "sweep { lr = [1e-5, 2e-5, 3e-5] }\n", "rows.jsonl": ROWS,
+    "s.xp": SPEC + "sweep { lr = [1e-5, 2e-5, 3e-5] }\n", "j.xp": SPEC + "launch slurm\n", "rows.jsonl": ROWS,
+    "js.xp": SPEC + "launch slurm\nsweep { lr = [1e-5, 2e-5] }\n",
     "p.jsonl": "".join(json.dumps({"prompt": f"q{n}"}) + "\n" for n in range(64)),
     "r.py": "def f(completions, **kw):\n    return [1.0 for _ in completions]\n",
     "t.jinja": "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}",
@@ -325,13 +326,27 @@ def verified(bundle: Path) -> bool:
         return False
 
 
+@pytest.mark.parametrize("spec", ["a.xp", "j.xp", "js.xp"])
 @pytest.mark.parametrize("what", LOCKS)
-def test_an_edit_of_a_lock_gets_the_right_verdict(what: str, tmp_path: Path) -> None:
+def test_an_edit_of_a_lock_gets_the_right_verdict(what: str, spec: str, tmp_path: Path) -> None:
+    """Slurm's job has a digest of all files that run, also of the lock's copy."""
     expected, text = LOCKS[what]
     for name, written in (("one", lock()), ("other", text)):
-        put(tmp_path / name, {**FILES, "a.xp.lock": written})
-    out, status = compared(tmp_path / "one" / "a.xp", tmp_path / "other" / "a.xp")
+        put(tmp_path / name, {**FILES, f"{spec}.lock": written})
+    out, status = compared(tmp_path / "one" / spec, tmp_path / "other" / spec)
     assert status == expected, out
+
+
+def test_bundles_of_a_lock_in_another_order_are_the_same_run(tmp_path: Path) -> None:
+    for folder, what in (("one", "another torch"), ("other", "another order"), ("third", "capitals")):
+        put(tmp_path / folder, {**FILES, "js.xp.lock": LOCKS[what][1]})
+        assert xpc("compile", "js.xp", cwd=str(tmp_path / folder)).returncode == 0
+    assert compared(tmp_path / "other/js.bundle", tmp_path / "third/js.bundle")[1] == SAME
+    assert compared(tmp_path / "other/js.bundle", tmp_path / "third/js.xp")[1] == SAME
+    assert compared(tmp_path / "other/js.bundle", tmp_path / "one/js.bundle")[1] == CODE
+    job = tmp_path / "third/js.bundle/job.sbatch"
+    job.write_text(job.read_text() + "true\n")
+    assert compared(tmp_path / "other/js.bundle", tmp_path / "third/js.bundle")[1] == CODE
 
 
 def test_verify_takes_any_file_of_a_sweep(bundles: Path) -> None:

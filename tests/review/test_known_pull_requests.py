@@ -225,7 +225,8 @@ PULLS: dict[str, tuple[Edit, str]] = {
     ),
     "an axis of one value that is the default": (
         text("specs/sweep.xp", "2e-6]", "2e-6]\n  warmup = [0]"),
-        r"specs/sweep.xp: swept: optimizer.lr \(2\) -> optimizer.lr \(2\), schedule.warmup \(1\); 2 runs under a new name",
+        r"specs/sweep.xp: swept: optimizer.lr \(2\) -> optimizer.lr \(2\), schedule.warmup \(1\); "
+        "2 runs under a new name",
     ),
     "an axis more": (
         text("specs/sweep.xp", "2e-6]", "2e-6]\n  gbs = [16, 32]"),

@@ -5,7 +5,7 @@ their values.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from xpc.compiler.engines.pin import LIST
 from xpc.compiler.files.bundle_digests import NOT_EXECUTABLE
@@ -67,6 +67,17 @@ def decides(name: str, before: Mapping[str, bytes], after: Mapping[str, bytes], 
     if name in tables or name not in before or name not in after:
         return True
     return name != ACCELERATE and ("/" in name or not name.endswith(".json"))
+
+
+def repeats_list(name: str, digests: Sequence[Mapping[str, str]], files: Sequence[Mapping[str, bytes]]) -> bool:
+    """Whether the file, such as Slurm's job, differs only in the digest of the list of files (`run.sha256`). This
+    digest changes with the order of packages in a lock.
+    """
+    pins = [one.get(LIST, "") for one in digests]
+    if not all(pins) or any(name not in one for one in files):
+        return False
+    modes = [one[name].endswith(NOT_EXECUTABLE) for one in digests]
+    return modes[0] == modes[1] and files[0][name].replace(*(one.encode() for one in pins)) == files[1][name]
 
 
 def file_changes(
