@@ -117,7 +117,8 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
                 typo = letter_likeness(typed, one.letters)
                 other = has_another_word(parts(way), one.parts) or another_number(typed, one.letters)
                 # `adam_epsilon2` is not a misspelt `adam_epsilon`
-                other = other or (typed[-1].isdecimal() and not any(map(str.isdecimal, one.letters)))
+                last = parts(way)[-1]
+                other = other or (last[-1].isdecimal() and one.parts[-1:] == (last.rstrip("0123456789"),))
                 typo = 0.0 if other else typo
                 like = max(like, typo, 0.8 * (one.own and begun == {one.path}))
             if like < (SAME if exact else ENOUGH):

@@ -18,7 +18,6 @@ from xpc.compiler.suggest.tables import switch_words
 from xpc.grammar.package_data import read_text
 
 NO_EQUIVALENT = "leave it out: it has no equivalent, because "
-OFF = ("false", "no", "off")
 
 
 @cache
@@ -82,7 +81,7 @@ def advice(name: str, typed: str) -> str | None:
         # the help would repeat `true` or `false` as a value, so the caller prints `own_reason` instead
         return None
     value = typed.strip('"') or "..."
-    if value.lower() in OFF and help.startswith("write ") and not re.search(r"\{\w+\}|=false|=none", help):
+    if value.lower() == "false" and help.startswith("write ") and not re.search(r"\{\w+\}|=false|=none", help):
         return "leave it out: it is off"
     try:
         share = f"{float(value) * 100:g}%" if 0 < float(value) < 1 else value

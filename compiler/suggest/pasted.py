@@ -50,9 +50,11 @@ NAMES_OF = ("XP014", "XP023", "XP101", "XP102", "XP104")
 COMMAND = re.compile(
     r"[ \t]*(?:(?:export[ \t]+|(?=[A-Z_\d]{4,}=))(?P<variable>[A-Za-z_]\w*)=(?P<value>[^\s\"']*)"
     r"|(?P<setup>source|module[ \t]+load|conda[ \t]+activate)[ \t]+[\w./~$-]"
+    r"|(?P<python>from[ \t]+[\w.]+[ \t]+import[ \t]|import[ \t]+[a-z][\w.]*[ \t]*(?:$|,|as[ \t]|#|\n)"
+    r"|\w+\.(?:train|fit)\([^()\n]*\))"
     r"|(?:srun|sbatch|torchrun|accelerate|deepspeed|python3?|pip|conda|bash)[ \t]+[\w./-])"
 )
-"""A pattern for the beginning of a line of a shell script."""
+"""A pattern for the beginning of a line of a shell script, or for a line of Python that sets nothing."""
 ARGUMENT = re.compile(rf"(?<=[ \t])--(?P<name>[A-Za-z][\w-]*)(?:(?:=|[ \t]+)(?P<one>{VALUE}))?")
 """A pattern for an option of a command, with one value at most."""
 SHELL = "a spec has no shell commands"
@@ -354,7 +356,8 @@ def of_members(head: str, inside: Sequence[tuple[str, str]], before: str) -> Rew
         places = [before, before + lines] if lines else [before]
         ways = [rewritten_in(place, f"{one}={as_value(value)}") for place in places for one in names]
         helpful = [one for one in ways if REFERENCE not in one.help] or ways
-        found = next((one for one in ways if one.form is not None), helpful[0])
+        certain = next((one for one in helpful if one.help.startswith("write ")), helpful[0])
+        found = next((one for one in ways if one.form is not None), certain)
         idle = found.form is None and LEAVE.fullmatch(found.help) is not None
         forms += [] if found.form is None else [found.form]
         complete = complete and (found.form is not None or idle)

@@ -71,3 +71,34 @@ def test_lines_of_xml_around_settings_are_removed() -> None:
         "write `seed=3`",
         "leave the line out",
     ]
+
+
+@pytest.mark.parametrize(
+    ("typed", "right"),
+    [
+        ("on two nodes with eight h100-80gb each", "\nhardware 8 x h100-80gb\nnodes 2"),
+        ("on a single node with 8 a100-80gb", "\nhardware 8 x a100-80gb"),
+        ("with 4-bit lora", " with qlora"),
+        ("with max length 2048 and packing on", " with seq=2048 packing"),
+        ("with dpo, ipo loss, beta 0.1", " with dpo loss=ipo beta=0.1"),
+    ],
+)
+def test_words_of_a_sentence_become_settings(typed: str, right: str) -> None:
+    line = f"{LINE.strip()} {typed}\n"
+    assert edited(line, checked(line).problems[0]) == f"{LINE.strip()}{right}\n"
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        (", batch size 32, lr 2e-5, cosine", ["lr=2e-5", "gbs=32", "micro=32"]),
+        ("\nLearning rate: 1e-5. Batch size: 64.", ["lr=1e-5", "gbs=64"]),
+        ("\nfrom trl import SFTTrainer", ["leave the line out"]),
+        ("\nsweep {\n  learning_rate = {min = 1e-6, max = 1e-4}\n}", ["lr = [1e-6, 1e-4]"]),
+        ('\naccelerators = "H100:8"', ["hardware 8 x h100-80gb"]),
+    ],
+)
+def test_what_is_unclear_is_said_without_an_edit(typed: str, says: list[str]) -> None:
+    found = checked(f"{LINE.strip()}{typed}\n").problems[0]
+    assert all(one in (found.help or "") for one in says), found.help
+    assert not found.edits

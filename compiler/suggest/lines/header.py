@@ -40,6 +40,8 @@ def rewrite_header(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
         inside = findings_in(out, source, start, end)
         text = source.text[start:end]
         rewrite = None if any(map(_has_a_choice, inside)) else _form(text)
+        if rewrite is not None and rewrite[3] and "," not in text:
+            break  # each word has its own finding
         if rewrite is None or _says_the_same(inside, source, Span(start, end), _sentence(text, rewrite)):
             break  # the findings about single words are more exact
         if inside:
@@ -48,9 +50,9 @@ def rewrite_header(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     return out
 
 
-def _sentence(line: str, rewrite: tuple[int, int, str]) -> str:
+def _sentence(line: str, rewrite: tuple[int, int, str, tuple[str, ...]]) -> str:
     """The rewritten sentence, with `train` for other words at its beginning."""
-    verb, column, rest = rewrite
+    verb, column, rest, _ = rewrite
     return f"train{line[verb:column]}{rest}"
 
 
@@ -77,19 +79,20 @@ def _settings(text: str) -> list[tuple[str, str]]:
     return sorted((path, "" if one.node is None else source.slice(one.node.span)) for path, one in items.items())
 
 
-def _made(found: Diagnostic, source: Source, span: Span, rewrite: tuple[int, int, str]) -> Diagnostic:
-    verb, column, rest = rewrite
+def _made(found: Diagnostic, source: Source, span: Span, rewrite: tuple[int, int, str, tuple[str, ...]]) -> Diagnostic:
+    verb, column, rest, unclear = rewrite
     message = "choices and settings go after `with`, and values follow `=`"
     line = source.text[span.start : span.end]
-    form = _sentence(line, (verb, column, rest.partition(" #")[0]))
+    form = _sentence(line, (verb, column, rest.partition(" #")[0], ()))
     first = () if line[:verb] == "train" else (Edit(Span(span.start, span.start + verb), "train"),)
     edits = (*first, Edit(Span(span.start + column, span.end), rest))
-    return evolve(found, message=message, primary=Label(source, span), help=f"write `{form[:LONGEST]}`", edits=edits)
+    help = "; ".join((f"write `{form[:LONGEST]}`", *unclear))
+    return evolve(found, message=message, primary=Label(source, span), help=help, edits=() if unclear else edits)
 
 
-def _form(line: str) -> tuple[int, int, str] | None:
-    """Rewrite the part of a first line after its data. Returns a pair: where this part begins, and the text to write
-    there. None if some words are not understood.
+def _form(line: str) -> tuple[int, int, str, tuple[str, ...]] | None:
+    """Rewrite the part of a first line after its data. Returns where the verb ends, where this part begins, the text to
+    write there, and the helps for names that may mean several settings. None if some words are not understood.
     """
     text, _, comment = line.partition(" #")
     text = re.sub(r"[ \t]\(([^()]*)\)$", r" \1", text.rstrip(" \t.;,?!"))  # `(2 epochs)`
@@ -99,4 +102,5 @@ def _form(line: str) -> tuple[int, int, str] | None:
         return None
     form = (f" for {read.length}" if read.length else "") + (f" with {' '.join(read.forms)}" if read.forms else "")
     legal = not findings_of(f"xpc 1\ntrain m on d{form}\n")
-    return (head.end("verb"), head.end("data"), f"{form} #{comment}" if comment else form) if legal else None
+    text = f"{form} #{comment}" if comment else form
+    return (head.end("verb"), head.end("data"), text, read.unclear) if legal else None

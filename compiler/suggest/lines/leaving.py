@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 
 from xpc.compiler.language.kinds import FLAG
-from xpc.compiler.language.schema import ADAPTERS, TABLE
+from xpc.compiler.language.schema import ADAPTERS, TABLE, children
 from xpc.compiler.suggest.lines.choices import setting_span
 from xpc.grammar.diagnostic import Diagnostic, Edit
 from xpc.grammar.record import evolve
@@ -41,7 +41,7 @@ def _is_off_anyway(found: Diagnostic, problems: Sequence[Diagnostic]) -> bool:
     `lora(dora=false)` for `use_dora = false`. The block would turn LoRA on.
     """
     form = OFF.fullmatch(found.edits[0].text.strip()) if len(found.edits) == 1 else None
-    if form is None or found.primary is None or all(row.name != form["head"] for row in SWITCHES):
+    if form is None or found.primary is None or form["head"] not in SWITCHES:
         return False
     text = found.primary.source.text
     names = "|".join(ADAPTERS) if form["head"] in ADAPTERS else form["head"]
@@ -50,4 +50,5 @@ def _is_off_anyway(found: Diagnostic, problems: Sequence[Diagnostic]) -> bool:
     return not any(head.search(one) for one in (text, *others))
 
 
-SWITCHES = tuple(row for row in TABLE if row.kind is FLAG)
+SWITCHES = frozenset(row.name for row in TABLE if row.kind is FLAG and any(children(row.path)))
+"""The names of the switches that have a block, such as `packing`."""

@@ -29,6 +29,12 @@ VALUES = re.compile(
     re.MULTILINE,
 )
 """A pattern for the values of a sweep in W&B's notation: `lr: { values: [1e-5, 2e-5] }`."""
+RANGE = re.compile(
+    rf"^(?P<indent>{SPACE})\"?(?P<name>[A-Za-z][\w.-]*)\"?{SPACE}[:=]?{SPACE}\{{{SPACE}\"?min\"?{SPACE}[:=]{SPACE}"
+    rf"(?P<min>[\d.e-]+){SPACE},{SPACE}\"?max\"?{SPACE}[:=]{SPACE}(?P<max>[\d.e-]+){SPACE}\}}{SPACE},?{SPACE}$",
+    re.MULTILINE,
+)
+"""A pattern for a range of a sweep: `lr = {min = 1e-6, max = 1e-4}`."""
 SWITCHES = re.compile(rf"^{SPACE}(?P<name>[a-z]+){SPACE}[=:]?{SPACE}\[(?P<items>[\w, ]+)\]{SPACE}$", re.MULTILINE)
 """A pattern for the switches of a clause as a list: `memory = [liger, checkpointing]`."""
 WEIGHTS = re.compile(
@@ -40,6 +46,7 @@ WEIGHTS = re.compile(
 MESSAGES = {
     SOURCES: "a mixture is a block of sources",
     VALUES: "a sweep lists a setting's values",
+    RANGE: "a sweep lists a setting's values",
     SWITCHES: "the settings of a clause stand in a block",
     WEIGHTS: "rewards are a list, each with its weight",
 }
@@ -51,7 +58,7 @@ def rewrite_lists(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     sources = {one.primary.source.name: one.primary.source for one in problems if one.primary is not None}
     for source in sources.values():
         sweeps = "sweep" in source.text or "parameters" in source.text
-        patterns = (SOURCES, SWITCHES, WEIGHTS, *((VALUES,) if sweeps else ()))
+        patterns = (SOURCES, SWITCHES, WEIGHTS, *((VALUES, RANGE) if sweeps else ()))
         found = [one for pattern in patterns for one in pattern.finditer(source.text)]
         for match in found[:20]:
             inside = findings_in(out, source, match.start(), match.end())
@@ -63,7 +70,9 @@ def rewrite_lists(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
             block = f"write a block: `{form.partition(chr(10))[0]}`, each item on a line of its own, and `}}`"
             several = match.re is SOURCES or match.re is SWITCHES
             help = block if several else f"write `{form.strip()}`"
-            new = evolve(inside[0], message=message, primary=Label(source, span), help=help, edits=(Edit(span, form),))
+            edits = () if match.re is RANGE else (Edit(span, form),)
+            help = f"{help} with the values that you want" if match.re is RANGE else help
+            new = evolve(inside[0], message=message, primary=Label(source, span), help=help, edits=edits)
             out = replaced(out, inside, new)
     return out
 
@@ -84,7 +93,8 @@ def _form(match: re.Match[str]) -> str:
     row = None if known is None else BY_PATH.get(known.path)
     if row is None:
         return ""
-    return f"{match['indent']}{row.path if row.inner else row.name} = {match['list']}"
+    values = f"[{match['min']}, {match['max']}]" if match.re is RANGE else match["list"]
+    return f"{match['indent']}{row.path if row.inner else row.name} = {values}"
 
 
 def axis_in_words(typed: str) -> list[str]:

@@ -96,11 +96,16 @@ def machines_of(line: str) -> tuple[str, str] | None:
     """For a line such as `hardware 2 nodes with 8 h100-80gb each`: the help, and the lines to write ("" if unclear).
     None for any other line.
     """
+    line = re.sub(r"\b(?:a[ \t]+)?([a-z-]+)\b", lambda one: str(COUNTED.get(one[1], one[0])), line)
     only = re.fullmatch(rf"hardware (\d+){NODE}", line)
     if only is not None:
         return f"write `nodes {only[1]}`", f"nodes {only[1]}"
     machines = MACHINES.fullmatch(line)
-    return None if machines is None else _machines(machines)
+    found = None if machines is None else _machines(machines)
+    if found is not None and machines is not None and machines["nodes"] == "1":
+        form = found[1].partition("\n")[0]  # `nodes 1` need not be written
+        return f"write `{form}`", form
+    return found
 
 
 def _machines(machines: re.Match[str]) -> tuple[str, str]:

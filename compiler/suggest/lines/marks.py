@@ -61,7 +61,7 @@ ENVIRON = re.compile(
 """A pattern for an environment variable in Python: `os.environ["NCCL_DEBUG"] = "INFO"`."""
 INDEX = re.compile(r"\w+\[[\"'](?P<name>[\w.-]+)[\"']\][ \t]*=[ \t]*(?P<value>.+)")
 TYPED = re.compile(r"(?P<name>[A-Za-z]\w*)[ \t]*:[ \t]*(?P<type>[A-Za-z][\w.\[\], |]*?)[ \t]*=[ \t]*(?P<value>.+)")
-MAPPING = re.compile(r"[\"']?(?P<name>[A-Za-z][\w.-]*)[\"']?[ \t]*[:=][ \t]*(?P<value>\{.*[{:].*\})")
+MAPPING = re.compile(r"[\"']?(?P<name>[A-Za-z][\w.-]*)[\"']?[ \t]*[:=]?[ \t]*(?P<value>\{.*[{:].*\})")
 """A pattern for a mapping with a mapping in it: `"optimizer": {"params": {"lr": 2e-5}}`."""
 PAIR = re.compile(
     r"(?P<quote>[\"']?)(?P<name>[A-Za-z][\w.-]*(?:[ \t][\w.-]+){0,5})(?P=quote)[ \t]*"
@@ -160,7 +160,8 @@ def _rewritten(found: Diagnostic, source: Source, start: int, end: int) -> Diagn
     if variable is not None and meaning(variable["name"].lower(), exact=True) is not None:
         text = f"- {variable['name'].lower()} = {variable['value']}"
     command = COMMAND.match(text)
-    if command is not None and found.message != SHELL and command["variable"] is not None:
+    sets_nothing = command is not None and (command["variable"] is not None or command["python"] is not None)
+    if command is not None and found.message != SHELL and sets_nothing:
         return evolve(found, message=SHELL, help=command_help(command), edits=())
     if not text or command is not None or "{{" in text or "$" in text:
         return None
@@ -208,7 +209,7 @@ def _comment(text: str) -> str:
 
 def _without_line(found: Diagnostic, source: Source, text: str, line: Span) -> Diagnostic | None:
     """The finding about a line without a setting, such as a fence of Markdown."""
-    if text[0] in "}])" or (text[0] in "{[(" and text not in ("{", "{,")):
+    if text.strip("</>") in CLAUSES or text[0] in "}])" or (text[0] in "{[(" and text not in ("{", "{,")):
         return None
     edits = [Edit(line, "")]
     if text[0] == "{":
@@ -241,8 +242,8 @@ def _in_words(found: Diagnostic, source: Source, text: str, span: Span) -> Diagn
         return None
     message = "settings are written `name = value`, each on its own line"
     length = [f"`for {read.length}` in the first line, after the data"] if read.length else []
-    help = f"write {', '.join([*(f'`{one}`' for one in read.forms), *length])}"
-    edits = () if read.length else (Edit(span, "\n".join(read.forms) + _comment(text)),)
+    help = "; ".join([f"write {', '.join([*(f'`{one}`' for one in read.forms), *length])}", *read.unclear])
+    edits = () if read.length or read.unclear else (Edit(span, "\n".join(read.forms) + _comment(text)),)
     return evolve(found, message=message, primary=Label(source, span), help=help[:600], edits=edits)
 
 
@@ -254,7 +255,8 @@ def marked(line: str) -> list[Pair] | None:
     if line[:1] in " \t" and line.lstrip()[:2] == "- ":
         return None  # the line is an item of a YAML list
     mapping = MAPPING.fullmatch(text.rstrip(", "))
-    if mapping is not None and "{" in mapping["value"][1:] and members(mapping["value"]) is not None:
+    nested = mapping is not None and ("{" in mapping["value"][1:] or not re.match(r"[^{]*[:=]", text))
+    if mapping is not None and nested and members(mapping["value"]) is not None:
         return [Pair(mapping["name"], mapping["value"])]
     typed = TYPED.fullmatch(text)
     if typed is not None and typed["type"].split("[")[0].lower() in ("int", "float", "str", "bool", "list", "optional"):

@@ -83,23 +83,24 @@ LENGTHS = ("context", "sequence", "sequences", "length", "window", "limit")
 @record
 class Phrases:
     """The settings that a text states: `forms` is the text to write for each of them, and `length` is the length of the
-    run, if the text states it.
+    run, if the text states it. `unclear` are the helps for names that may mean several settings, such as `batch size`.
     """
 
     forms: tuple[str, ...]
     length: str = ""
+    unclear: tuple[str, ...] = ()
 
 
 def phrases(text: str, header: bool, method: str = "") -> Phrases | None:
     """The settings of a text. None if the text has no settings, or if a part of it is not understood. `method` is the
     training method of the spec.
     """
-    text = BITS.sub(r"\1-bit", TUPLE.sub(r"[\1]", text))
+    text = re.sub(r"\.(?=\s)", ";", BITS.sub(r"\1-bit", TUPLE.sub(r"[\1]", text)))
     words = TOKENS.findall(text)
     # brackets and signs that no pattern matches are not words
     if len(words) > MOST or re.sub(r"\s", "", "".join(words)) != re.sub(r"\s", "", text):
         return None
-    reader, forms, length = Reader(words, header, method), list[str](), ""
+    reader, forms, unclear, length = Reader(words, header, method), list[str](), list[str](), ""
     while reader.at < len(reader.words):
         library = reader.word() == "deepspeed" and reader.word(1).startswith("zero")
         engine = reader.word() == "on" and reader.word(1) in schema.BY_PATH["launch"].choices
@@ -108,6 +109,8 @@ def phrases(text: str, header: bool, method: str = "") -> Phrases | None:
             reader.at += 1
         elif not length and (found := _length(reader)):
             length = found
+        elif help := _of_several_meanings(reader):
+            unclear.append(help)
         elif form := next((form for step in STEPS if (form := step(reader))), ""):
             forms.append(form)
             call = CLAUSE.match(form)
@@ -115,7 +118,20 @@ def phrases(text: str, header: bool, method: str = "") -> Phrases | None:
             reader.clause = call[1] if call is not None and call[1] in schema.CLAUSES else ""
         else:
             return None
-    return Phrases(tuple(joined(forms)), length) if forms or length else None
+    return Phrases(tuple(joined(forms)), length, tuple(unclear)) if forms or length else None
+
+
+def _of_several_meanings(reader: Reader) -> str:
+    """Read a name that may mean several settings, and its value: `batch size 32`. Returns the help for it."""
+    for count in range(LONGEST_NAME, 0, -1):
+        named = [reader.word(ahead).rstrip(".") for ahead in range(count)]
+        ahead = count + (reader.word(count) in EQUALS)
+        value, length = _value(reader, ahead)
+        help = advice("_".join(named), value) if length and all(map(WORD.fullmatch, named)) else None
+        if help is not None and value in help and "` for " in help:
+            reader.at += ahead + length
+            return help
+    return ""
 
 
 def _length(reader: Reader) -> str:
@@ -277,6 +293,12 @@ def _alone(reader: Reader) -> str:
     """Read a choice or a switch: `gradient checkpointing`, `cosine schedule`, `zero2`, `lora(rank=8)`."""
     if re.fullmatch("4-?bits?", reader.word()) and reader.word(1) == "qlora":
         reader.at += 1
+    if (bits := re.fullmatch("([48])-?bits?", reader.word())) is not None and reader.word(1) == "lora":
+        reader.at += 2
+        return "qlora" if bits[1] == "4" else "lora(bits=8)"
+    if reader.word(1) == "loss" and methods_with(reader.word().lower()):
+        reader.at += 2
+        return f"loss={reader.word(-2).lower()}"
     if re.fullmatch("8-?bits?", reader.word()) and reader.word(1).lower() in ("optimizer", "adam", "adamw"):
         reader.at += 2
         return "adamw8bit"
@@ -306,6 +328,7 @@ def _alone(reader: Reader) -> str:
         form = rewritten(name if legal or switch else "_".join(named[:-1]), reader.header, reader.method).form
         if form is not None and (legal or "=" not in form or (known is not None and known.value) or noun):
             reader.at += count
+            reader.at += switch and reader.word() == "on" and reader.word(1) in ("", *EMPTY)
             return form
     return ""
 

@@ -34,9 +34,13 @@ CARDS = re.compile(
     re.IGNORECASE,
 )
 """A pattern for GPUs in a first line: `on 4 h100s`, `using 8xa100-80gb`."""
-GPUS_EACH = r"(?:[ \t]+(?:with|of|x|each|having))?[ \t]+\d+[ \t]*x?[ \t]*[A-Za-z][\w.-]*(?:[ \t]+gpus?)?(?:[ \t]+each)?"
+COUNT = rf"(?:\d+|(?:a[ \t]+)?(?:{NUMBERS}))"
+GPUS_EACH = (
+    rf"(?:[ \t]+(?:with|of|x|each|having))?[ \t]+{COUNT}[ \t]*x?[ \t]*[A-Za-z][\w.-]*"
+    r"(?:[ \t]+gpus?)?(?:[ \t]+each)?"
+)
 NODES = re.compile(
-    rf"[ \t]+(?:on|using|with|across|over)[ \t]+(?P<machines>\d+[ \t]*(?:nodes?|machines?)(?:{GPUS_EACH})?"
+    rf"[ \t]+(?:on|using|with|across|over)[ \t]+(?P<machines>{COUNT}[ \t]*(?:nodes?|machines?)(?:{GPUS_EACH})?"
     r"|\d+[ \t]*x?[ \t]*[A-Za-z][\w.-]*[ \t]+(?:on|over|across)[ \t]+\d+[ \t]*(?:nodes?|machines?))"
     r"(?=[ \t]*(?:$|#)|[ \t]+(?:with|for)\b)",
     re.IGNORECASE,

@@ -18,7 +18,7 @@ from xpc.compiler.suggest.legal import AUTO, answer, example
 from xpc.compiler.suggest.likeness import words
 from xpc.compiler.suggest.meaning import SAME, Meaning, meaning
 from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, own_reason
-from xpc.compiler.suggest.registry_names import YOUR_GPU
+from xpc.compiler.suggest.registry_names import YOUR_GPU, either, gpus_named
 from xpc.compiler.suggest.sentence import method_of, named_by_value, output_folder, sentence
 from xpc.compiler.suggest.typed_form import clause_line, decided_value, typed
 from xpc.compiler.suggest.unknown_names.case import Case, first_answer, is_in
@@ -385,6 +385,9 @@ def _hardware_help(text: str) -> str:
     """The help for a value that `hardware` cannot have: `hardware 2 x t4` for `gpu:t4:2`."""
     cards = re.fullmatch(r"(?:gpu:)?(?:(?P<name>[A-Za-z][\w.-]*)[:=])?(?P<count>\d+)", text)
     named = registry.find_gpu(cards["name"]) if cards is not None and cards["name"] else None
-    form = f"{cards['count'] if cards is not None else 'N'} x {'GPU' if named is None else named.name}"
+    count = "N" if cards is None else cards["count"]
+    if cards is not None and cards["name"] and named is None and (several := gpus_named(cards["name"]).names):
+        return f"write {either([f'hardware {count} x {one}' for one in several])}"
+    form = f"{count} x {'GPU' if named is None else named.name}"
     which = "" if named is not None else f", {YOUR_GPU}"
     return f"write `hardware {form}`{which}"
