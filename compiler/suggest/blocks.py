@@ -29,7 +29,7 @@ from xpc.compiler.suggest.lines.sentences import of_one_sentence, rewrite_senten
 from xpc.compiler.suggest.lines.sources import rewrite_sources
 from xpc.compiler.suggest.lines.twice import join_clauses, join_edits
 from xpc.compiler.suggest.meaning import choice, is_known, meaning
-from xpc.compiler.suggest.no_equivalent import advice
+from xpc.compiler.suggest.no_equivalent import advice, own_reason
 from xpc.compiler.suggest.numbers import rewrite_number
 from xpc.compiler.suggest.pasted import SHELL, no_block, rewrite_options
 from xpc.compiler.suggest.pasted_blocks import EVERYTHING, joined, of_one_clause
@@ -43,6 +43,9 @@ from xpc.grammar.source import Source, Span
 from xpc.grammar.tree import Call, Clause, Ref, Setting, String, Value
 
 CODES = ("XP101", "XP102")
+
+
+CALL = "a Python call is written as settings"
 
 
 @record
@@ -201,12 +204,16 @@ def _call_of_python(name: str, start: int, call: Call, source: Source) -> Block 
     LoraConfig(r=16)` or `lora = dict(r=16)`. None for any other value.
     """
     # a trainer contains the call with the settings: `SFTTrainer(args=SFTConfig(...))`
-    if call.name.text.endswith("Trainer"):
-        inner = [one.value for one in call.args if isinstance(one, Setting) and isinstance(one.value, Call)]
+    if call.name.text.endswith(("Trainer", "get_peft_model")):
+        values = [one.value if isinstance(one, Setting) else one for one in call.args]
+        inner = [one for one in values if isinstance(one, Call)]
         blocks = [_call_of_python(name, start, one, source) for one in inner]
         block = next((one for one in blocks if one is not None), None)
         span = Span(start, call.span.end)
-        return None if block is None else evolve(block, span=span, location=span)
+        if block is None and not inner and call.name.text.endswith("Trainer"):
+            return Block("trainer", span, span, (), False, True)  # `SFTTrainer(model=model, args=args)`
+        if block is not None:
+            return evolve(block, span=span, location=span)
     loaded = LOADED.fullmatch(call.name.text)
     first = call.args[0] if call.args else None
     named = (("model_name", source.slice(first.span)),) if loaded and isinstance(first, String) else ()
@@ -244,7 +251,7 @@ def _function(name: str, span: Span, source: Source) -> Block | None:
     function.
     """
     known = meaning(name, exact=True)
-    if known is None and advice(name, "") is None:
+    if known is None and advice(name, "") is None and own_reason(name) is None:
         return None
     return Block("training", span, span, ((name, "true"),), False, True, method_of(source.text))
 
@@ -271,6 +278,9 @@ def _settings(body: Sequence[Setting | Clause | Value], source: Source) -> tuple
 
 
 def _rewritten(found: Diagnostic, source: Source, block: Block) -> Diagnostic:
+    if not block.settings:
+        help = "leave it out: the bundle has its own trainer"
+        return evolve(found, message=CALL, primary=Label(source, block.location), help=help, edits=())
     advised = (
         hardware_of(block.settings, block.header) if block.name == "hardware" else _single_value(block)
     ) or _forms(block)
@@ -283,7 +293,7 @@ def _rewritten(found: Diagnostic, source: Source, block: Block) -> Diagnostic:
     rest = "; ".join(dict.fromkeys(help for form, help in advised if form is None))
     known, name = block.name in schema.CLAUSES, block.name[:60]
     message = no_block(name) if known else f"`{name}` is not a block of the language"
-    message = "a Python call is written as settings" if block.python else message
+    message = CALL if block.python else message
     code = "XP102" if known else "XP101"
     return evolve(
         found,

@@ -102,3 +102,46 @@ def test_what_is_unclear_is_said_without_an_edit(typed: str, says: list[str]) ->
     found = checked(f"{LINE.strip()}{typed}\n").problems[0]
     assert all(one in (found.help or "") for one in says), found.help
     assert not found.edits
+
+
+@pytest.mark.parametrize(
+    ("typed", "right"),
+    [
+        ("with lora, rank=64, all linear layers", " with lora(rank=64, targets=all-linear)"),
+        ("with linear warmup of 100 steps and cosine decay", " with warmup=100 cosine"),
+        ("with full precision", " with fp32"),
+        (", keep the best checkpoint", " with extra(trl, load_best_model_at_end=true)"),
+        ("on cpu only", "\nhardware cpu"),
+    ],
+)
+def test_further_words_of_a_sentence_become_settings(typed: str, right: str) -> None:
+    line = f"{LINE.strip()}{'' if typed[0] == ',' else ' '}{typed}\n"
+    assert edited(line, checked(line).problems[0]) == f"{LINE.strip()}{right}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "right"),
+    [
+        ("fine-tune qwen2.5-3b with lora on alpaca using lr 1e-4 for 2 epochs", " for 2 epochs with lora lr=1e-4"),
+        (f"{LINE.strip()}\nmodel = get_peft_model(model, LoraConfig(r=8))", "\nlora(rank=8)"),
+        (f"{LINE.strip()}\nmethod dpo\nloss_fn.reference_policy_kl_penalty = 0.01", "\nmethod dpo\nbeta = 0.01"),
+        (f"{LINE.strip()}\nfinetune_type = lora", "\nlora"),
+    ],
+)
+def test_calls_and_sentences_of_other_tools_become_settings(text: str, right: str) -> None:
+    line = LINE.strip() if text.startswith("xpc") else "train qwen2.5-3b on alpaca"
+    assert edited(f"{text}\n", checked(f"{text}\n").problems[0]) == f"{line}{right}\n"
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        ("\ntrainer = SFTTrainer(\n  model=model,\n  args=args,\n)", "the bundle has its own trainer"),
+        ("\nmodel = prepare_model_for_kbit_training(model)", "`qlora` prepares its base"),
+        (" on my laptop", "hardware cpu"),
+    ],
+)
+def test_calls_that_set_nothing_get_no_edit(typed: str, says: str) -> None:
+    found = checked(f"{LINE.strip()}{typed}\n").problems[0]
+    assert says in (found.help or "")
+    assert not found.edits

@@ -120,6 +120,18 @@ def _everywhere(reader: Reader) -> str:
     return f"{reader.clause}(targets=all-linear)"
 
 
+def _best(reader: Reader) -> str:
+    """The checkpoint that is kept: `keep the best checkpoint`."""
+    words = [one.lower() for one in reader.words[reader.at : reader.at + 5] if one.lower() not in ("the", "only")]
+    best = words[1:3] in (["best", "checkpoint"], ["best", "model"])
+    if words[:1] not in (["keep"], ["save"], ["keeping"], ["saving"]) or not best:
+        return ""
+    while reader.word().lower() not in ("checkpoint", "model"):
+        reader.at += 1
+    reader.at += 1
+    return f"extra{'(trl, ' if reader.header else ' trl('}load_best_model_at_end=true)"
+
+
 def _counted(word: str) -> str:
     """A word for a number in digits: `2` for `two`."""
     return str(COUNTED.get(word.lower(), word))
@@ -154,5 +166,5 @@ def _to_the_hub(reader: Reader) -> str:
     return "hub" if named == "hub" else f"hub(name={named})"
 
 
-EVENTS = (_regularly, _held_out, _until, _everywhere, _falls_to, _to_the_hub)
+EVENTS = (_best, _regularly, _held_out, _until, _everywhere, _falls_to, _to_the_hub)
 """The events, in the order in which they are tried."""

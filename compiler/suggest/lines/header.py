@@ -56,6 +56,14 @@ def _sentence(line: str, rewrite: tuple[int, int, str, tuple[str, ...]]) -> str:
     return f"train{line[verb:column]}{rest}"
 
 
+def with_settings(line: str) -> str | None:
+    """A first line with its settings in xpc's notation. None if some words are not understood, or may mean several
+    settings.
+    """
+    rewrite = _form(line)
+    return None if rewrite is None or rewrite[3] else _sentence(line, rewrite)
+
+
 def _has_a_choice(found: Diagnostic) -> bool:
     """Whether a word may belong to two clauses, so that the user must choose: `micro=8` after `eval split=test` may
     belong to `eval` or to `batch`.

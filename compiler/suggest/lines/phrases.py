@@ -105,7 +105,8 @@ def phrases(text: str, header: bool, method: str = "") -> Phrases | None:
         library = reader.word() == "deepspeed" and reader.word(1).startswith("zero")
         engine = reader.word() == "on" and reader.word(1) in schema.BY_PATH["launch"].choices
         verb = not header and not reader.at and reader.word().lower() in VERBS
-        if library or engine or verb or reader.word().lower() in EMPTY:
+        rises = reader.word() == "linear" and reader.word(1).startswith("warm")  # every warm-up is linear
+        if library or engine or verb or rises or reader.word().lower() in EMPTY:
             reader.at += 1
         elif not length and (found := _length(reader)):
             length = found
@@ -219,7 +220,8 @@ def _named(reader: Reader) -> str:
             continue
         named_after = reader.word(ahead + length) in ("in", "for") and reader.word(ahead + length + 1)
         clause = named_after or reader.clause
-        if f"{clause}.{name}" in schema.BY_PATH and name not in schema.outer_names():
+        home = "lora" if clause in schema.ADAPTERS else clause
+        if f"{home}.{name}" in schema.BY_PATH and name not in schema.outer_names():
             typed = f"{clause}({name}={value})"  # `lora of rank 16`, `dropout 0.1 in lora`
         else:
             typed, named_after = f"{name}={value}", ""

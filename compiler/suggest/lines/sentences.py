@@ -11,6 +11,7 @@ from xpc.compiler import registry
 from xpc.compiler.suggest.converted_values import COUNTED, FILES, REPOSITORY, unit_of
 from xpc.compiler.suggest.first_line import sentence_of, without_punctuation
 from xpc.compiler.suggest.likeness import words
+from xpc.compiler.suggest.lines.header import with_settings
 from xpc.compiler.suggest.lines.machines import machines_of
 from xpc.compiler.suggest.registry_names import YOUR_GPU, either, gpus_named
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
@@ -21,7 +22,7 @@ from xpc.grammar.source import Source, Span
 
 LONGEST = 160
 """Of the corrected first line, a help shows at most this many characters."""
-VERBS = (["run"], ["do"], ["start"], ["launch"], ["sft"])
+VERBS = (["run"], ["do"], ["start"], ["launch"], ["sft"], ["fine-tune"], ["finetune"])
 """If a line begins with one of these words, it is probably a first line in which `train` is missing."""
 LONGEST_LINE = 1000
 """A line with more characters than this is not rewritten."""
@@ -174,7 +175,8 @@ def _cards(source: Source, start: int, end: int) -> Rewrite | None:
 
 
 ANY = re.compile(
-    r"[ \t]+(?:on|using)[ \t]+(?:(?:a|the|one|my)[ \t]+)?(?P<device>cpu|gpus?)(?=[ \t]*(?:$|#)|[ \t]+(?:with|for)\b)"
+    r"[ \t]+(?:on|using)[ \t]+(?:(?:a|the|one|my)[ \t]+)?(?P<device>cpu|gpus?|laptop|computer|machine|workstation)"
+    r"(?:[ \t]+only)?(?=[ \t]*(?:$|#)|[ \t]+(?:with|for)\b)"
 )
 """A pattern for a device that a first line names: `on cpu`, `on a gpu`."""
 
@@ -187,7 +189,8 @@ def _device(source: Source, start: int, end: int) -> Rewrite | None:
         return None
     message = "the hardware is a clause of its own, and not a part of the sentence"
     if found["device"] != "cpu":
-        return Rewrite(message, f"write `hardware N x GPU` on a line of its own, {YOUR_GPU}")
+        cpu = "" if found["device"].startswith("gpu") else "; or `hardware cpu`"
+        return Rewrite(message, f"write `hardware N x GPU` on a line of its own, {YOUR_GPU}{cpu}")
     edits = (Edit(Span(start + found.start(), start + found.end()), ""), Edit(Span(end, end), "\nhardware cpu"))
     return Rewrite(message, "write `hardware cpu` on a line of its own", edits)
 
@@ -287,6 +290,7 @@ def _with_verb(source: Source, start: int, end: int) -> Rewrite | None:
     """Rewrite a first line that begins with other words than `train`: `run sft of M on D`."""
     line = source.text[start:end].partition("#")[0].rstrip()
     form = sentence_of(line) if line.split()[:1] in VERBS else None
+    form = form and (with_settings(form) or form)
     if form is None or not _is_legal(form):
         return None
     return Rewrite("the sentence begins with `train`", _shown(form), (Edit(Span(start, start + len(line)), form),))

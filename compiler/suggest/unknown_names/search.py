@@ -140,10 +140,13 @@ def _of_a_library(case: Case) -> Suggestion | None:
     of_file = name.startswith(FILES) and (guess is None or guess.path == "strategy")
     # if the name is a misspelt setting, do not accept names of other tools that only begin in the same way
     loosely = guess is None or guess.likeness < TYPO
+    parents, dot, last = name.rpartition(".")
+    # in `loss_fn.reference_policy_kl_penalty`, only the parents may belong to a family without an equivalent
+    family = f"{parents}.x" if dot and meaning(last, exact=True) is not None else name
     return (
         without_equivalent(message, name, loosely=False)
         or (extra_suggestion(case.unknown, message) if of_file or not case.exact else None)
-        or (without_equivalent(message, name) if loosely else None)
+        or (without_equivalent(message, family) if loosely else None)
         or (None if case.exact else excluded(message, name))
     )
 
