@@ -21,6 +21,8 @@ DPO = "xpc 1\ntrain qwen2.5-3b-instruct on ultrafeedback-binarized\n"
         ("parallelism_config_dp_replicate_size = 2", "hsdp(shard=N)"),
         ("ray_num_workers = 4", "hardware 8 x GPU"),
         ("wandb_run_id = abc", "wandb's environment"),
+        ('log_dir = "logs"', "trackers write into the folder of `save`"),
+        ("max_lora_rank = 64", "vLLM has the adapters of the run"),
         ("vllm_importance_sampling_cap = 2.0", "vllm_importance_sampling_clip_max=2.0"),
         ("dpo_use_weighting = true", "extra trl(use_weighting=true)`, which `method dpo` reads"),
         ("loss.gamma = 0.1", "beta=0.1`, which `method`"),
