@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from xpc.compiler.language import schema
 from xpc.compiler.language.expand import expand
+from xpc.compiler.suggest.lines.machines import COUNTS, KINDS, NODES
 from xpc.compiler.suggest.lines.nested import members, members_of_yaml
 from xpc.compiler.suggest.meaning import meaning
 from xpc.grammar.diagnostic import Edit
@@ -254,7 +255,7 @@ def _closed(block: OpenBlock) -> Iterator[PastedBlock]:
     first = Span(match.start("name"), match.end())
     if end == first.end:
         return
-    if match["name"] == "hardware":
+    if match["name"] == "hardware" or _is_hardware(match.string[first.end : end]):
         yield PastedBlock("hardware", Span(first.start, end), end, True, ("",))
     elif items and all(items) and not match["more"]:
         yield PastedBlock(match["name"], Span(first.start, end), end, True, tuple(items))
@@ -273,6 +274,12 @@ def _closed(block: OpenBlock) -> Iterator[PastedBlock]:
             yield PastedBlock(match["name"], Span(first.start, end), end, True, inside=tuple(inside))
 
 
+def _is_hardware(inside: str) -> bool:
+    """Whether a block names only machines and their GPUs, as `compute:` with `nodes` and `gpus_per_node` does."""
+    names = [letters(match["name"]) for line in inside.splitlines() if (match := KEY.match(line)) is not None]
+    return len(names) > 1 and {*names} <= {*COUNTS, *KINDS, *NODES} and not {*names}.isdisjoint(GPUS)
+
+
 def _is_elsewhere(clause: str, inside: str) -> bool:
     """Whether all settings of a block belong to another clause, as `lora_rank` and `lora_alpha` in a block `model`
     do.
@@ -285,6 +292,7 @@ def _is_elsewhere(clause: str, inside: str) -> bool:
     return len(paths) == 1 and paths.isdisjoint((clause, "", "train"))
 
 
+GPUS = ("gpus", "gpuspernode", "gputype", "gpu", "accelerator", "numgpus", "nprocpernode")
 NESTED = ("sweep", "extra", "data")
 """Clauses whose blocks contain the names of other clauses, or names that belong to another library."""
 KEY = re.compile(r"[ \t]*(?P<name>[A-Za-z]\w*)[ \t]*:")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from compile_support import checked, edited
 
+from xpc.grammar.diagnostic import applied
+
 LINE = "xpc 1\ntrain qwen2.5-3b on {}\n"
 TWO = """\
   - path: tatsu-lab/alpaca
@@ -60,3 +62,42 @@ def test_unclear_list_of_datasets_has_no_edit(typed: str, says: str) -> None:
     found = checked(f"{LINE.format('alpaca')}{typed}\n").problems[0]
     assert says in (found.help or "")
     assert not found.edits
+
+
+@pytest.mark.parametrize(
+    ("typed", "right"),
+    [
+        ("lora:\n  - r: 8\n    alpha: 16", "lora(rank=8, alpha=16)"),
+        ("eval_datasets:\n  - path: me/held", "eval(data=me/held)"),
+        (
+            "rewards:\n  - name: accuracy\n    weight: 1.0\n  - name: format",
+            "rewards = [accuracy(weight=1.0), format]",
+        ),
+        ("compute:\n  nodes: 2\n  gpus_per_node: 8\n  gpu_type: h100-80gb", "nodes 2\nhardware 8 x h100-80gb"),
+        ("optimizer:\n  _target_: torch.optim.SGD\n  lr: 1e-3", "optimizer sgd {\n  lr=1e-3\n}"),
+    ],
+)
+def test_other_lists_and_blocks_become_settings(typed: str, right: str) -> None:
+    text = f"{LINE.format('alpaca')}{typed}\n"
+    edits = [edit for one in checked(text).problems if one.code[:3] in ("XP0", "XP1") for edit in one.edits]
+    assert sorted(applied(text, edits).splitlines()) == sorted(f"{LINE.format('alpaca')}{right}\n".splitlines())
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        ("hooks:\n  - type: CheckpointHook\n    interval: 100", "no equivalent"),
+        ("lr_scheduler:\n  - type: LinearLR\n    end: 100\n  - type: Cosine", "one by one"),
+    ],
+)
+def test_list_of_mappings_is_one_finding_without_an_edit(typed: str, says: str) -> None:
+    found = [one for one in checked(f"{LINE.format('alpaca')}{typed}\n").problems if one.severity == "error"]
+    assert len(found) == 1
+    assert says in (found[0].help or "")
+    assert not found[0].edits
+
+
+def test_list_of_datasets_may_stand_on_one_line() -> None:
+    text = f"{LINE.format('mix')}datasets: [tatsu-lab/alpaca, me/b]\n"
+    right = "data mix {\n  tatsu-lab/alpaca\n  me/b\n}"
+    assert edited(text, checked(text).problems[0]) == f"{LINE.format('mix')}{right}\n"

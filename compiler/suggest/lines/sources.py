@@ -1,5 +1,6 @@
 """Rewrite a list of datasets in YAML as a block of sources: `datasets:` with `- path: tatsu-lab/alpaca` below it
-becomes `data mix {`, `tatsu-lab/alpaca` and `}`. Imported only for a wrong spec.
+becomes `data mix {`, `tatsu-lab/alpaca` and `}`. Other lists of mappings, such as rewards with their weights, are
+rewritten as settings, too. Imported only for a wrong spec.
 """
 
 from __future__ import annotations
@@ -11,9 +12,13 @@ from xpc.compiler import registry
 from xpc.compiler.language.codes import CODES as SLUGS
 from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.suggest.converted_values import REPOSITORY, ROWS
-from xpc.compiler.suggest.lines.rewriting import findings_in, replaced
+from xpc.compiler.suggest.lines.nested import members_of_yaml
+from xpc.compiler.suggest.lines.rewriting import body, findings_in, replaced, rewritten_in
 from xpc.compiler.suggest.meaning import choice
+from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT
+from xpc.compiler.suggest.pasted import of_members
 from xpc.compiler.suggest.pasted_values import as_value
+from xpc.compiler.suggest.sentence import method_of
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.nearest import letters
 from xpc.grammar.parse import parse
@@ -22,16 +27,26 @@ from xpc.grammar.source import Source, Span
 
 LIST = re.compile(
     r"^(?P<name>[A-Za-z][\w.-]{0,40}):[ \t]{0,20}(?:#[^\n]*)?\n"
-    r"(?P<items>[ \t]{0,20}-[ \t]{1,20}[A-Za-z][\w-]*:[^\n]*(?:\n[ \t]{0,20}-[ \t][^\n]*|\n[ \t]{1,40}\S[^\n]*)*)",
+    r"(?P<items>[ \t]{0,20}-[ \t]{1,20}[^\s-][^\n]*(?:\n[ \t]{0,20}-[ \t][^\n]*|\n[ \t]{1,40}\S[^\n]*)*)",
     re.MULTILINE,
 )
-"""A pattern for a list of mappings: a name, and lines below it that begin with `- KEY: VALUE` or are indented."""
+"""A pattern for a list: a name, and lines below it that begin with a dash or are indented."""
+FLOW = re.compile(
+    r"^(?P<name>[A-Za-z][\w.-]{0,40})[ \t]{0,20}[:=][ \t]{0,20}\[(?P<refs>[^\[\]{}\n]*)\][ \t]{0,20}$", re.MULTILINE
+)
+"""A pattern for a list of datasets on one line: `datasets: [tatsu-lab/alpaca, me/rows]`."""
 LINE = re.compile(r"[ \t]*(?P<dash>-[ \t]+)?(?P<name>[A-Za-z][\w-]*):[ \t]*(?P<value>[^\s{#][^{#\n]*?)[ \t]*(?:#.*)?")
+REF = r"\"[^\"]+\"|'[^']+'|[\w.-]+/[\w.-]+|[\w.-]+\.jsonl?|[A-Za-z][\w-]*"
+ALONE = re.compile(rf"[ \t]*-[ \t]+(?P<ref>{REF})[ \t]*(?:#.*)?")
 COLUMN = re.compile(r"[A-Za-z_][\w-]*")
 SHARE = re.compile(r"\d+(?:\.\d+)?%?|\.\d+")
 NAMES = (
     "data", "dataset", "datasets", "sources", "traindata", "traindataset", "traindatasets", "datasetmixer",
     "datasetmixture", "mixture", "trainingdata", "datalist",
+)  # fmt: skip
+EVALUATED = (
+    "evaldata", "evaldataset", "evaldatasets", "testdatasets", "testdataset", "valdatasets", "validationdatasets",
+    "validationdata", "valdata", "testdata",
 )  # fmt: skip
 ROLES = {
     "ref": "path dataset datasetname datasetpath datasetid repo repoid hfpath source id file datafiles url",
@@ -43,28 +58,74 @@ ROLES = {
     "format": "type format formatting promptstyle rowformat",
 }
 """Maps each part of a source in xpc to the keys of other tools, in small letters without separators."""
+MOST_LISTS = 10
 MOST = 20
 """At most this many sources are rewritten."""
 
 
 def rewrite_sources(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """Replace all findings about a list of datasets by one finding about the complete list."""
+    """Replace all findings about a list of datasets, or about another list of mappings, by one finding about the
+    complete list.
+    """
     out = list(problems)
     sources = {one.primary.source.name: one.primary.source for one in problems if one.primary is not None}
     for source in sources.values():
-        for match in [one for one in LIST.finditer(source.text) if letters(one["name"]) in NAMES][:3]:
+        found = [match for pattern in (LIST, FLOW) for match in pattern.finditer(source.text)]
+        for match in found[:MOST_LISTS]:
             inside = findings_in(out, source, match.start(), match.end())
-            items = _items(match["items"])
-            if inside and items:
-                span = Span(*match.span())
-                help, edits = _written(source, span, items)
-                message, label = "datasets are the sources of a `data` block", Label(source, span)
-                made = evolve(
-                    inside[0], code="XP101", slug=SLUGS["XP101"][0], message=message, primary=label, help=help[:600],
-                    edits=edits,
+            span = Span(*match.span())
+            made = _advised(source, span, match) if inside else None
+            if made is not None:
+                message, help, edits = made
+                new = evolve(
+                    inside[0], code="XP101", slug=SLUGS["XP101"][0], message=message, primary=Label(source, span),
+                    help=help[:600], edits=edits,
                 )  # fmt: skip
-                out = replaced(out, inside, made)
+                out = replaced(out, inside, new)
     return out
+
+
+def _advised(source: Source, span: Span, match: re.Match[str]) -> tuple[str, str, tuple[Edit, ...]] | None:
+    """The message, the help and the edits for a list. None for a list that other functions rewrite."""
+    name = match["name"]
+    flow = match.re is FLOW
+    text = "\n".join(f"- {one.strip()}" for one in match["refs"].split(",")) if flow else match["items"]
+    items = _items(text) if letters(name) in (*NAMES, *EVALUATED) else []
+    if items and letters(name) in NAMES:
+        return "datasets are the sources of a `data` block", *_written(source, span, items)
+    if items:
+        refs = [_reference(one) for one in items]
+        form = f"eval(data={refs[0] if len(refs) == 1 else f'[{chr(44).join(refs)}]'.replace(',', ', ')})"
+        edits = (Edit(span, form),) if all(one.keys() <= {"ref", "split", "config"} for one in items) else ()
+        return "the rows for evaluation are a setting of `eval`", f"write `{form}`", edits
+    if flow or ":" not in match["items"].partition("\n")[0]:
+        return None
+    parts = _parts(match["items"])
+    named = [re.findall(r"(?:name|type|func|function)\"?:[ \t]*([\w.:\"-]+)", one) for one in parts]
+    weights = [re.findall(r"weight\"?:[ \t]*([\d.]+)", one) for one in parts]
+    if letters(name) in ("rewards", "rewardfuncs", "rewardfunctions") and all(len(one) == 1 for one in named):
+        each = [
+            f"{one[0]}(weight={weight[0]})" if weight else one[0] for one, weight in zip(named, weights, strict=True)
+        ]
+        form = f"rewards = [{', '.join(each)}]"
+        return "rewards are a list, each with its weight", f"write `{form}`", (Edit(span, form),)
+    before = body(method_of(source.text))
+    message = f"`{name[:60]}:` is a list of mappings, which the language does not have"
+    head = rewritten_in(before, f"{name.replace('-', '_')}=[x]")
+    help = f"write the settings of `{name[:60]}` one by one"
+    if len(parts) == 1:
+        lines = re.sub(r"^([ \t]*)-", r"\1 ", match["items"]).split("\n")
+        inside = members_of_yaml(lines)
+        whole = of_members(name, inside, before) if inside else None
+        if whole is not None and whole.form is not None:
+            return message, whole.help, (Edit(span, whole.form),)
+        help = help if whole is None else whole.help
+    return message, head.help if head.form is None and NO_EQUIVALENT in head.help else help, ()
+
+
+def _parts(items: str) -> list[str]:
+    """The items of a list of YAML, each with its lines."""
+    return re.split(r"\n(?=[ \t]*-[ \t])", items)
 
 
 def _items(text: str) -> list[dict[str, str]]:
@@ -73,6 +134,10 @@ def _items(text: str) -> list[dict[str, str]]:
     """
     out: list[dict[str, str]] = []
     for line in text.split("\n"):
+        alone = ALONE.fullmatch(line)
+        if alone is not None:
+            out.append({"ref": alone["ref"]})
+            continue
         match = LINE.fullmatch(line)
         if match is None or (match["dash"] is None and not out):
             return []

@@ -9,6 +9,7 @@ import re
 from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import Suggestion, UnknownName
 from xpc.compiler.suggest.extra_form import extra_argument
+from xpc.compiler.suggest.flag_values import head_choice
 from xpc.compiler.suggest.likeness import one_mistake, typo_of
 from xpc.compiler.suggest.meaning import is_known, mistyped
 from xpc.compiler.suggest.sentence import named_outside
@@ -37,7 +38,9 @@ def unknown_name(unknown: UnknownName, count: int = 0) -> Suggestion:
     """The suggestion for an unknown name; `count` is the number of earlier unknown names in the file."""
     if count >= MAX_SUGGESTED:
         return Suggestion("XP101", f"`{unknown.name[:60]}` is not a setting", help=REFERENCE)
-    if OF_HYDRA.fullmatch(unknown.name) or (unknown.name == "_component_" and unknown.clause is None):
+    chosen = head_choice(unknown.clause or "", unknown.name, unknown.node, unknown.typed)
+    of_hydra = OF_HYDRA.fullmatch(unknown.name) or (unknown.name == "_component_" and unknown.clause is None)
+    if of_hydra and chosen is None:
         help = f"leave `{unknown.name[:60]}` out: a spec names no class of Python"
         return Suggestion("XP101", f"`{unknown.name[:60]}` is not a setting", help=help)
     near = _known_name(unknown)
