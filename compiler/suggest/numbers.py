@@ -8,6 +8,7 @@ from operator import add, mul, truediv
 from xpc.compiler import registry
 from xpc.compiler.language.codes import report
 from xpc.compiler.language.schema import TABLE, Setting
+from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, own_reason
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.record import evolve
 from xpc.grammar.scan import line_bounds
@@ -61,6 +62,10 @@ def rewrite_number(found: Diagnostic) -> Diagnostic:
         return found
     text, at = found.primary.source.text, found.primary.span.start
     start, end = line_bounds(text, at, at)
+    name = re.match(r"[ \t]*([\w.-]+)[ \t]*=", text[start:end])
+    why = None if name is None else own_reason(name[1])
+    if why is not None:  # `gpu_ids = 0,1` is no decimal number
+        return evolve(found, help=f"{NO_EQUIVALENT}{why}", edits=())
     return form(found, text[start:end], start, at - start)
 
 

@@ -311,6 +311,8 @@ def option_rewritten(option: Option, before: str) -> Rewritten:
             return opposite
     if option.value is not None and option.value.startswith("{"):
         return _mapping(option, before)
+    if option.value is not None and option.value.strip('"').startswith("$"):
+        return Rewritten(None, "a spec has no variables, and reads no environment: write the value itself")
     weight = re.fullmatch(r"0?\.\d+|\d+(?:\.\d+)?%", option.value or "")
     # a dataset with its share in a `data` block, such as `alpaca: 0.7`
     if weight is not None and registry.find_dataset(option.name) is not None:

@@ -147,3 +147,29 @@ def test_calls_that_set_nothing_get_no_edit(typed: str, says: str) -> None:
     found = checked(f"{LINE.strip()}{typed}\n").problems[0]
     assert says in (found.help or "")
     assert not found.edits
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        ("\nlora_on_all_linear = true", "targets=all-linear"),
+        ("\ndrop_last_batch = true", "dataloader_drop_last=true"),
+        ("\ngpu_ids = 0,1", "no equivalent"),
+        ("\nlr: ${LR}", "no variables"),
+    ],
+)
+def test_help_names_the_setting_or_the_reason(typed: str, says: str) -> None:
+    found = checked(f"{LINE.strip()}{typed}\n").problems[0]
+    assert says in (found.help or ""), found.help
+
+
+def test_data_without_a_name_is_a_file_or_a_dataset() -> None:
+    found = checked("xpc 1\ntrain qwen2.5-3b on my data\n").problems[0]
+    assert "the path of your file in quotes" in (found.help or "")
+    assert not found.edits
+
+
+def test_words_that_say_nothing_are_left_out() -> None:
+    line = f"{LINE.strip()} as a full finetune in bf16\n"
+    assert edited(line, checked(line).problems[0]) == f"{LINE.strip()} with bf16\n"
+    assert not any(one.edits for one in checked(f"{LINE.strip()} from scratch\n").problems)

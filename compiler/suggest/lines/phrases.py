@@ -51,7 +51,7 @@ EQUALS = (
 """Signs and words between a name and its value."""
 EMPTY = (
     ",", ";", "&", "+", "and", "a", "an", "the", "with", "using", "plus", "also", "use", "set", "by", "at", "my", "of",
-    "in", "enabled", "enable", "activated", "please", "then", "via", "new", "training", "number", "total", ":",
+    "in", "enabled", "enable", "activated", "please", "then", "via", "new", "training", "number", "total", ":", "as",
 )  # fmt: skip
 """Signs and words between two settings."""
 LONGEST_NAME = 5
@@ -63,7 +63,8 @@ TIMES = {"hour": "h", "hr": "h", "minute": "m", "min": "m", "day": "d", "second"
 COUNTS = ("step", "token", "row", "sample", "example", "sequence", "checkpoint", "layer", "gpu", "worker", "time")
 REFUSED = frozenset(path.rpartition(".")[2] for path in NEVER_LEGAL)
 """The last parts of the paths in NEVER_LEGAL: names that are in the language only so that a rule can refuse them."""
-NO_NAMES = frozenset((*schema.bare_choices(), *REFUSED)) - {*schema.CLAUSES, *schema.outer_names()} | {"hardware"}
+NO_NAMES = frozenset((*schema.bare_choices(), *REFUSED)) - {*schema.CLAUSES, *schema.outer_names()}
+NO_NAMES |= {"hardware", "from"}
 """Words that are never read as a name before a value: choices such as `cosine`, and the word `hardware`. Other
 functions read the GPUs after `hardware`.
 """
@@ -106,7 +107,11 @@ def phrases(text: str, header: bool, method: str = "") -> Phrases | None:
         engine = reader.word() == "on" and reader.word(1) in schema.BY_PATH["launch"].choices
         verb = not header and not reader.at and reader.word().lower() in VERBS
         rises = reader.word() == "linear" and reader.word(1).startswith("warm")  # every warm-up is linear
-        if library or engine or verb or rises or reader.word().lower() in EMPTY:
+        every = reader.word() == "full" and reader.word(1).startswith(
+            ("finetun", "fine-tun")
+        )  # every weight is trained
+        reader.at += every
+        if library or engine or verb or rises or every or reader.word().lower() in EMPTY:
             reader.at += 1
         elif not length and (found := _length(reader)):
             length = found
@@ -313,7 +318,7 @@ def _alone(reader: Reader) -> str:
         if not WORD.fullmatch(named[0]) or not all(map(LATER_WORD.fullmatch, named)):
             continue
         name = "_".join(named)
-        legal = (name in schema.bare_choices() or name in schema.CLAUSES) and name not in REFUSED
+        legal = (name in schema.bare_choices() or name in schema.CLAUSES) and name not in (*REFUSED, "data", "model")
         known = None if legal else meaning(name, exact=True)
         row = None if known is None else schema.BY_PATH.get(known.path)
         switch = row is not None and known is not None and (row.kind.name == "flag" or known.value or row.bare)

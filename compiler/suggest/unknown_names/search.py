@@ -17,7 +17,7 @@ from xpc.compiler.suggest.extra_form import extra_suggestion
 from xpc.compiler.suggest.known_names import known_choice
 from xpc.compiler.suggest.likeness import parts, words
 from xpc.compiler.suggest.meaning import Meaning, is_known, meaning, nearest_other_name
-from xpc.compiler.suggest.no_equivalent import advice, excluded, without_equivalent
+from xpc.compiler.suggest.no_equivalent import advice, excluded, own_reason, without_equivalent
 from xpc.compiler.suggest.registry_names import either
 from xpc.compiler.suggest.sentence import named_by_value, output_folder
 from xpc.compiler.suggest.tables import general_words, loose_words, switch_words
@@ -107,7 +107,8 @@ def _with_advice(case: Case) -> Suggestion | None:
     """Handle a name that has an entry in the tables of advice, alone or together with its value:
     `offload_optimizer_device = nvme`.
     """
-    advised = advice(f"{case.name} {case.typed}", "") or advice(case.name, case.typed)
+    named = f"{case.name} {case.typed}"
+    advised = advice(named, "") or (advice(case.name, case.typed) if own_reason(named) is None else None)
     return None if advised is None else case.says(advised)
 
 
