@@ -286,9 +286,9 @@ function scores(question, said) {
   const { best: like, sum } = resembling(question, all);
   const names = new Set(question.flatMap(({ found }) => [...found.keys()].flatMap((term) => term.split(" "))));
   for (const [at, score] of total) {
-    const { boost, title } = sections[at];
-    const more = (1 + HEADING * covered(names, title)) * (1 + LIKE * (like.get(at) || 0));
-    total.set(at, score * (share.get(at) / all) ** COVERAGE * boost * more);
+    const { boost, title } = sections[at], close = like.get(at) || 0;
+    const more = (1 + HEADING * covered(names, title)) * (1 + LIKE * close);
+    total.set(at, score * (share.get(at) / all) ** COVERAGE * Math.max(boost, boost ** (1 - close)) * more);
   }
   if (question.length === 1 && CODE.test(question[0].shown))
     for (const at of total.keys()) if (sections[at].title.has(question[0].shown)) total.set(at, total.get(at) * 100);

@@ -6,6 +6,7 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
+from typing import TextIO
 
 LONGEST = 2000
 """Printed lines are cut to this many characters. Only lines that quote data can be longer."""
@@ -62,8 +63,9 @@ stopping = False
 """Whether the run was asked to stop. If so, launcher.py has already replaced the last step's line on a terminal."""
 
 
-def put(text: str, renew: bool = False) -> None:
-    """Print a line. On a terminal, a line with ``renew`` replaces the last line that had ``renew``.
+def put(text: str, renew: bool = False, file: TextIO | None = None) -> None:
+    """Print a line to ``file`` (by default standard output). On a terminal, a line with ``renew`` replaces the last
+    line that had ``renew``, and another line begins below it.
 
     No error is raised if the terminal is closed or Ctrl-C has ended a `tee`, so that the run can still save.
     """
@@ -75,7 +77,7 @@ def put(text: str, renew: bool = False) -> None:
         text = f"\r\x1b[K{text}" if stopping else f"\n{text}"
     printed, _renewable = time.monotonic(), renew
     try:
-        print(text, end="" if renew else "\n", flush=True)
+        print(text, end="" if renew else "\n", file=file, flush=True)
     except OSError as error:
         if error.errno not in (errno.EIO, errno.EPIPE):
             raise
@@ -95,7 +97,7 @@ def _fitting(text: str, width: int) -> str:
 def stop(error: RunError) -> int:
     """Print the error (on process 0, or on any process if it is ``local``), and return the exit status."""
     if rank() == 0 or error.local:
-        print(f"error: {shown(str(error))}", file=sys.stderr, flush=True)
+        put(f"error: {shown(str(error))}", file=sys.stderr)
     else:  # the launcher ends all processes when one exits, so this process first lets process 0 print
         time.sleep(REPORT_SECONDS)
     return 1

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..enabled import FEATURES, trainer_class
 from . import arguments, checkpoint_integrity, measurements, output_folder, preflight, progress, signals
 from . import bundle as bundles
-from .errors import RunError, first_line, rank, say, stop
+from .errors import RunError, first_line, put, rank, say, stop
 from .feature import Arguments, Bundle, Tokenizer, Trainer
 
 PEER_ENDED = ("closed by peer", "reset by peer")
@@ -54,7 +54,7 @@ def main(folder: str, words: Sequence[str]) -> int:
             message = f"process {rank()} stops: another process of the run does not answer ({first_line(error)})"
         else:
             message = "".join(traceback.format_exception(error)).rstrip()
-        print(message, file=sys.stderr, flush=True)
+        put(message, file=sys.stderr)
         return signals.BROKEN
 
 

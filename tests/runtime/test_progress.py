@@ -110,6 +110,15 @@ def test_a_narrow_terminal_still_shows_the_time_left(
     assert capsys.readouterr().out == "\r\x1b[K[run] stopped as asked\n"
 
 
+def test_an_error_does_not_continue_the_line_of_a_step(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    errors.put("step 30/36  loss 0.0837", renew=True)
+    assert errors.stop(errors.RunError("the loss is nan")) == 1
+    assert capsys.readouterr().err == "\nerror: the loss is nan\n"
+
+
 BARS = """
 import sys, time
 from xpc.runtime.core import progress
