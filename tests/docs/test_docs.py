@@ -13,7 +13,7 @@ from evidence import PATH, evidence, measured, stated
 from rules_page import pages as rules_pages
 from rules_page import topics
 
-from xpc.compiler import stacks
+from xpc.compiler import registry, stacks
 from xpc.compiler.explain.reference import page_of
 from xpc.compiler.explain.reference import pages as reference
 from xpc.compiler.explain.stack_pages import file_name, with_menu
@@ -104,6 +104,19 @@ def _replayed(block: str, folder: str) -> Iterator[tuple[str, str, str]]:
             put(folder, {written[2]: written[1] + "\n"})
         else:
             yield command, shown, xpc(*command.split()[1:], cwd=folder).stdout.decode()
+
+
+def test_counts_of_quality_are_current():
+    """docs/quality.md states how many rules, recipes, models, GPUs and datasets there are."""
+    recipes = len(re.findall(r"^### ", read("docs", "recipes.md"), re.M))
+    page = read("docs", "quality.md")
+    for count in (
+        f"the {len(codes())} rules",
+        f"{recipes} published recipes",
+        f"{len(registry.model_names())} models, and {len(registry.families())} families",
+        f"{len(registry.gpu_names())} GPUs, {len(registry.dataset_names())} datasets",
+    ):
+        assert count in page, f"docs/quality.md must state: {count}"
 
 
 def test_changelog_shows_real_output(tmp_path):
