@@ -89,6 +89,15 @@ def test_a_short_run_is_judged_at_its_end(tmp_path: Path) -> None:
     assert checker(tmp_path, two, last=15, warmup=10) == []
 
 
+def test_a_single_log_of_ten_steps_is_judged_by_its_means(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Rate, gradient and loss of a single log are those of one step, so they are not judged."""
+    equal = [{**LEARNS, "frac_reward_zero_std": 1.0, "reward": 0.0, "step": 10}]
+    assert checker(tmp_path, equal, last=10, temperature=1.0) == [0]
+    assert "nothing is learned: over the last 10 steps all completions" in capsys.readouterr().out
+    assert checker(tmp_path, equal, last=20, temperature=1.0) == []
+    assert checker(tmp_path, [{**LEARNS, "lr": 0.0, "grad_norm": 0.0, "step": 10}], last=10) == []
+
+
 @pytest.mark.slow
 def test_a_run_that_learns_is_not_reported(tmp_path: Path) -> None:
     assert checker(tmp_path, varied(100)) == []

@@ -8,7 +8,7 @@ from ...core.feature import Bundle, Feature, Model, Trainer
 
 WINDOW, FEWEST = 10, 3
 """WINDOW logged steps after the warm-up are checked together. A shorter run is checked at its end if it has logged
-FEWEST steps, or 2 whose logs cover 10 steps."""
+FEWEST steps, or if its logs cover WINDOW steps."""
 NO_RATE = 1e-15
 """A learning rate below this number changes no float32 weight."""
 NO_GRADIENT = 1e-10
@@ -48,21 +48,26 @@ class Idle(Feature):
             return []
         self.window = [*self.window, event][-WINDOW:]
         count, steps = len(self.window), event["step"] - self.before
-        ends = event["step"] == self.last and (count >= FEWEST or (count > 1 and steps >= WINDOW))
+        ends = event["step"] == self.last and (count >= FEWEST or steps >= WINDOW)
         if count < WINDOW and not ends:
             return []
         if (cause := self._cause(bundle)) is not None:
             self.reported = True
-            text = f"nothing is learned: over the last {len(self.window)} logged steps {cause}"
+            over = f"{count} logged steps" if count > 1 else f"{steps} steps"
+            text = f"nothing is learned: over the last {over} {cause}"
             if bundle.run["idle"] == "stop":
                 raise RunError(f"{text}; `idle = warn` only reports it", local=True)
             say(f"warning: {text} (reported once)")
         return []
 
     def _cause(self, bundle: Bundle) -> str | None:
-        """If the run learns nothing, describe what stayed the same in the last logged steps, and the likely cause."""
-        args, method = bundle.arguments, bundle.plan["method"]
-        if "lr" in self.window[-1] and self.rate < NO_RATE:
+        """If the run learns nothing, describe what stayed the same in the last logged steps, and the likely cause.
+
+        The metrics of completions are means over the steps since the last log. Rate, gradient and loss are compared
+        only between several logged steps.
+        """
+        args, method, several = bundle.arguments, bundle.plan["method"], len(self.window) > 1
+        if several and "lr" in self.window[-1] and self.rate < NO_RATE:
             return "and before, the learning rate was 0; raise `optimizer.lr` or change the schedule"
         if args.get("mask_truncated_completions") and self._always("completions/clipped_ratio", 1):
             limit = args.get("max_completion_length")
@@ -72,10 +77,10 @@ class Idle(Feature):
             why = f"`temperature = {heat:g}` makes them equal" if heat < 0.1 else "the task is too hard or too easy"
             return f"all completions of a prompt had the same reward ({value}): the reward is too coarse, or {why}"
         small = all(isinstance(x := one.get("grad_norm"), int | float) and x < NO_GRADIENT for one in self.window)
-        if small and "layerwise" not in args.get("optim", ""):  # "layerwise" clears the gradient
+        if several and small and "layerwise" not in args.get("optim", ""):  # "layerwise" clears the gradient
             return "the gradient was 0; check which tokens have a loss (`xpc preview`) and what is frozen"
         losses = {one["loss"] for one in self.window if "loss" in one}
-        if len(losses) == 1 and losses != {0} and not method["generates"]:
+        if several and len(losses) == 1 and losses != {0} and not method["generates"]:
             return f"the loss was {losses.pop():.4f}; check `optimizer.lr`, clipping and what is frozen"
         unchanged = "and before, the weights stayed the same; raise `optimizer.lr` or `optimizer.clip`"
         return unchanged if self._unchanged() else None
