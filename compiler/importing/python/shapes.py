@@ -286,8 +286,9 @@ def _side(value: object, role: str) -> tuple[Prompt, bool] | None:
     """
     if isinstance(value, Object) and value.last == "apply_chat_template":
         turns = turns_of(value)
-        asked = turns is not None and turns.user is not None and turns.generation and turns.answer is None
-        return (turns.user, True) if asked else None
+        if turns is None or turns.user is None or turns.answer is not None:
+            return None
+        return (turns.user, True) if turns.generation else None
     if isinstance(value, list):
         turns = turns_of(value)
         if turns is None:

@@ -77,7 +77,8 @@ def repeats_list(name: str, digests: Sequence[Mapping[str, str]], files: Sequenc
     if not all(pins) or any(name not in one for one in files):
         return False
     modes = [one[name].endswith(NOT_EXECUTABLE) for one in digests]
-    return modes[0] == modes[1] and files[0][name].replace(*(one.encode() for one in pins)) == files[1][name]
+    old, new = (one.encode() for one in pins)
+    return modes[0] == modes[1] and files[0][name].replace(old, new) == files[1][name]
 
 
 def file_changes(

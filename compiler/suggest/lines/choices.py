@@ -58,8 +58,8 @@ def setting_span(found: Diagnostic) -> Span | None:
         option = re.compile(r"[\w.-]+=(?:\"[^\"]*\"|[^\s,{}()#]+)(?=[ \t]|$)").match(text, at, end)
         before = text[start:at].rstrip()
         # the only option of the first line is removed together with `with`
-        alone = before.endswith(" with") and option is not None and not text[option.end() : end].strip()
-        before = before.removesuffix(" with") if alone else before
+        only = before.endswith(" with") and option is not None and not text[option.end() : end].strip()
+        before = before.removesuffix(" with") if only else before
         follows = text[start:at].rstrip() != text[start:at]
         return None if option is None or not follows else Span(start + len(before.rstrip()), option.end())
     return None if one is None else Span(*one.span())
