@@ -59,7 +59,7 @@ def disk(spec: Spec) -> Disk | None:
         full += model
     resumable = spec.flag("save.full_state")
     model += _initial(spec, facts, weight)
-    merged = params * BYTES.get(DTYPES[spec.text("model.dtype")], 4) if spec.flag("save.merge") else 0
+    merged = params * BYTES[DTYPES[spec.text("model.dtype")]] if spec.flag("save.merge") else 0
     return {
         "checkpoint": model + (full if resumable else 0),
         "checkpoints": _checkpoints(spec),
@@ -76,7 +76,7 @@ def _weight(spec: Spec) -> int:
     lora = lora_section(spec)
     if lora is not None and lora["adapter_dtype"] is not None:
         return BYTES[lora["adapter_dtype"]]
-    return BYTES.get(DTYPES[spec.text("model.dtype")], 4)
+    return BYTES[DTYPES[spec.text("model.dtype")]]
 
 
 def _trained(spec: Spec, facts: ModelFacts, params: int) -> int:

@@ -33,13 +33,12 @@ def model_card(spec: Spec, files: Mapping[str, str], merged: bool = False) -> st
         "datasets": list(dict.fromkeys(one.id for one in spec.data if one.id is not None)),
     }
     name = spec.model.name + (f"@{spec.model.revision}" if spec.model.revision else "")
-    pins = [line.partition(" ")[0] for line in requirements(spec).splitlines() if "==" in line and line[:1] != "#"]
     table = {
         "base": f"`{name}`",
         "method": method + (f" with {kind[0]}" if kind else "") + (", merged" if merged else ""),
         "data": ", ".join(f"`{one.name}`" for one in spec.data),
         **{file: f"sha256:{sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}" for file, text in files.items()},
-        "versions": ", ".join(pins),
+        "versions": ", ".join(requirements(spec).splitlines()),
         "compiled by": f"xpc {__version__}",
     }
     what = "Adapters of" if adapter else "A model trained from"
