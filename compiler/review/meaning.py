@@ -13,6 +13,7 @@ from xpc.compiler.pipeline import Checked, check_text
 from xpc.compiler.spec import Spec
 from xpc.compiler.spec.checked import CheckedSpec
 from xpc.grammar.diagnostic import Diagnostic, Label
+from xpc.grammar.record import fields
 from xpc.grammar.source import Source, Span
 from xpc.grammar.tree import Clause, Comment, Setting
 
@@ -50,9 +51,8 @@ def plain(node: object, known: dict[int, object] | None = None) -> object:
     if known is not None and id(node) in known:
         return known[id(node)]
     # the findings of a checked spec have positions; `meaning` compares them by their messages
-    declared = attrs.fields(Spec if isinstance(node, CheckedSpec) else kind)
-    fields = (getattr(node, one.name) for one in declared)
-    found = (kind.__name__, *(plain(one, known) for one in fields if not isinstance(one, PLACES)))
+    values = (getattr(node, name) for name in fields(Spec if isinstance(node, CheckedSpec) else kind))
+    found = (kind.__name__, *(plain(one, known) for one in values if not isinstance(one, PLACES)))
     if known is not None:
         known[id(node)] = found
     return found
