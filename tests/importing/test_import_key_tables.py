@@ -16,7 +16,7 @@ from xpc.compiler.language.schema import BY_PATH, CLAUSES, TABLE
 FOLDER = os.path.join(REPOSITORY, "compiler", "importing")
 NAMES = sorted(os.path.relpath(one, FOLDER) for one in glob.glob(os.path.join(FOLDER, "**", "*.toml"), recursive=True))
 DATA = ["accelerate/deepspeed_files.toml", "axolotl/prompts.toml", "llamafactory/dataset_info.toml",
-        "torchtune/datasets.toml"]  # fmt: skip
+        "torchtune/datasets.toml", "trl/hub_owners.toml"]  # fmt: skip
 """The TOML files of the importers that are not key tables."""
 TABLES = [one for one in NAMES if one not in DATA]
 BARE = {
