@@ -251,3 +251,12 @@ def test_evaluation_batch_has_complete_groups() -> None:
     got = arguments("method grpo(rewards=format, generations=16)", "data(holdout=64)", "eval(every=10)", train=PROMPTS,
                     batch="gbs=128 micro=1", hardware="8 x h100-80gb")  # fmt: skip
     assert got["per_device_eval_batch_size"] * 8 % 16 == 0
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "package"), [("adalomo", b"lomo-optim=="), ("galore_adamw(targets=all-linear)", b"galore-torch==")]
+)
+def test_an_optimizer_of_another_package_adds_its_requirement(optimizer: str, package: bytes) -> None:
+    alone = {"hardware": "1 x h100-80gb", "strategy": "ddp", "batch": "gbs=16 micro=16 seq=512"}
+    assert package in compiled(spec(f"optimizer {optimizer}", **alone))["requirements.txt"]
+    assert package not in compiled(spec(**alone))["requirements.txt"]
