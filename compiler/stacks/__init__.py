@@ -133,13 +133,9 @@ class Stack:
         return {choice: str(reason) for choice, reason in self._policy(f"{what}_lacking").items()}
 
     def config(self, method: str) -> str:
-        """The configuration class of a method: `trl.SFTConfig` for sft. For a method that the stack refuses because its
-        TRL has no such class, this is the class of transformers. Raises KeyError for an unknown method.
-        """
+        """The configuration class of a method, such as `trl.SFTConfig`; transformers' class if the stack has none."""
         classes = self._policy("methods")
-        if method not in classes and self.refused(method) is not None:
-            return "transformers.TrainingArguments"
-        return str(classes[method])
+        return str(classes.get(method, "transformers.TrainingArguments") if self.refused(method) else classes[method])
 
     def refused(self, method: str) -> str | None:
         """The reason why the stack cannot train a method as xpc defines it; None if the stack can."""
