@@ -74,6 +74,8 @@ def test_the_files_of_a_folder_are_compared_each_by_itself(tmp_path: Path) -> No
     assert text.startswith('data "d" content '), text
     assert ": 31 steps instead of 30, 1.00417 times the tokens; " in text
     assert "\n  d/train-6.jsonl is new: 1 row\n" in text
+    slash = {**folder, "run.xp": SPEC.replace("rows.jsonl", "d/")}
+    assert "\n  d/train-6.jsonl is new: 1 row\n" in diff(tmp_path, slash, {**slash, "d/train-6.jsonl": lines(ROWS[:1])})
     assert 'cannot be resumed: data.sources[0].files was "6 entries" and is "7 entries"\n' in text
 
 

@@ -20,12 +20,11 @@ def row_changes(one: Spec, other: Spec) -> Iterator[str]:
     only one of the runs has in a folder that both read.
     """
     before, after = ({part.path: part for part in _files(spec)} for spec in (one, other))
-    folders = {each.path for each in one.sources if each.parts} & {each.path for each in other.sources if each.parts}
-    shared = tuple(f"{path}/" for path in folders)
+    folders = _folders(one) & _folders(other)
     for path in dict.fromkeys((*before, *after)):
         was, now = before.get(path), after.get(path)
         if was is None or now is None:
-            if path is not None and path.startswith(shared):
+            if path and any(path[:at] in folders for at, letter in enumerate(path) if letter == "/"):
                 yield f"{path} is {'new' if was is None else 'gone'}{_count(was or now)}"
             continue
         if was.sha256 == now.sha256:
@@ -35,6 +34,10 @@ def row_changes(one: Spec, other: Spec) -> Iterator[str]:
         elif was.rows is not None and now.rows is not None:
             counts = f"{was.rows:,} -> {now.rows:,}" if was.rows != now.rows else f"{was.rows:,}"
             yield f"{path}: {counts} rows; xpc does not compare rows of this kind of file"
+
+
+def _folders(spec: Spec) -> set[str]:
+    return {(each.path or "").rstrip("/") for each in spec.sources if each.parts}
 
 
 def _files(spec: Spec) -> list[DataSource]:
