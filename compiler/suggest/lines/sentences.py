@@ -300,7 +300,9 @@ def _regularly(source: Source, start: int, end: int) -> Rewrite | None:
 def _with_verb(source: Source, start: int, end: int) -> Rewrite | None:
     """Rewrite a first line that begins with other words than `train`: `run sft of M on D`."""
     line = source.text[start:end].partition("#")[0].rstrip()
-    form = sentence_of(line) if line.split()[:1] in VERBS else None
+    verb = line.split()[:1]
+    # without `on`, another finding reports the verb: `finetune M using "rows.jsonl"`
+    form = sentence_of(line) if verb in VERBS and (" on " in line or "tune" not in verb[0]) else None
     form = form and (with_settings(form) or form)
     if form is None or not _is_legal(form):
         return None
