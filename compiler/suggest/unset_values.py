@@ -56,8 +56,8 @@ def null_value(row: Setting, item: Item, node: Value | None, at: Label) -> tuple
     nothing = known_choice(row, "none")
     if typed not in NULLS or off or (nothing is not None and typed == "none"):
         return None
-    if nothing is not None and node is not None:
-        return f"write `{nothing}`", (Edit(node.span, nothing),)
+    if "none" in row.choices and node is not None:
+        return "write `none`", (Edit(node.span, "none"),)
     span = setting_span(Diagnostic("", "", "error", "", at))
     return f"leave `{row.name}` out: `{text}` sets nothing", () if span is None else (Edit(span, ""),)
 

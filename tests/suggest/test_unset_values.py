@@ -33,6 +33,7 @@ def test_null_is_no_name(setting: str) -> None:
         ("track = null", "track = none"),
         ("tf32 = None", "tf32 = false"),
         ("strategy = None", "strategy = ddp"),
+        ("system = `You are brief.`", 'data(system="You are brief.")'),
         ("lora True", "lora "),
         ("lora 1", "lora"),
         ("lora False", "lora=false"),
@@ -48,6 +49,6 @@ def test_word_becomes_the_value_that_it_means(typed: str, right: str) -> None:
     assert edited(text, checked(text).problems[0]) == f"{LINE}{right}\n"
 
 
-@pytest.mark.parametrize("typed", ["lora(True, rank=8)"])
+@pytest.mark.parametrize("typed", ["lora(True, rank=8)", "launch(nccl_timeout=30M)"])
 def test_word_that_is_unclear_gets_no_edit(typed: str) -> None:
     assert not checked(f"{LINE}{typed}\n").problems[0].edits

@@ -276,7 +276,8 @@ def _unwrapped(line: str) -> list[Pair] | None:
     spoken = text != line
     text = text.replace("**", "").replace("`", "").replace("__", "") if re.search(r"\*\*|`|^__", text) else text
     text = NOTE.sub("", text) if text.count('"') % 2 == 0 else text
-    text = re.sub(r"[ \t]*(?:\\|;|[ \t]\.|(?<=[A-Za-z\]\"'])\.)$", "", text.rstrip())
+    if not line.endswith("`"):  # a point before a backtick belongs to the value
+        text = re.sub(r"[ \t]*(?:\\|;|[ \t]\.|(?<=[A-Za-z\]\"'])\.)$", "", text.rstrip())
     pair = PAIR.fullmatch(text) or (SPACED.fullmatch(text) if spoken else None)
     if pair is None:
         return None
