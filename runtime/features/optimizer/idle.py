@@ -61,8 +61,8 @@ class Idle(Feature):
         return []
 
     def _cause(self, bundle: Bundle) -> str | None:
-        """If the run learns nothing, describe what stayed the same in the last logged steps, and the likely cause. Rate,
-        gradient and loss are compared between several logged steps; the other metrics are means over a log's steps.
+        """If the run learns nothing, describe what stayed the same in the last logged steps, and the likely cause.
+        Rate, gradient and loss are compared between several logged steps; other metrics are means over a log's steps.
         """
         args, method, several = bundle.arguments, bundle.plan["method"], len(self.window) > 1
         if several and "lr" in self.window[-1] and self.rate < NO_RATE:
