@@ -277,7 +277,7 @@ def _closed(block: OpenBlock) -> Iterator[PastedBlock]:
 def _is_hardware(inside: str) -> bool:
     """Whether a block names only machines and their GPUs, as `compute:` with `nodes` and `gpus_per_node` does."""
     names = [letters(match["name"]) for line in inside.splitlines() if (match := KEY.match(line)) is not None]
-    return len(names) > 1 and {*names} <= {*COUNTS, *KINDS, *NODES} and not {*names}.isdisjoint(GPUS)
+    return len(names) > 1 and {*names} <= {*COUNTS, *KINDS, *NODES} and not {*names}.isdisjoint(KINDS)
 
 
 def _is_elsewhere(clause: str, inside: str) -> bool:
@@ -292,7 +292,6 @@ def _is_elsewhere(clause: str, inside: str) -> bool:
     return len(paths) == 1 and paths.isdisjoint((clause, "", "train"))
 
 
-GPUS = ("gpus", "gpuspernode", "gputype", "gpu", "accelerator", "numgpus", "nprocpernode")
 NESTED = ("sweep", "extra", "data")
 """Clauses whose blocks contain the names of other clauses, or names that belong to another library."""
 KEY = re.compile(r"[ \t]*(?P<name>[A-Za-z]\w*)[ \t]*:")

@@ -325,7 +325,7 @@ def _alone(reader: Reader) -> str:
         noun = count > 1 and named[-1] in ("schedule", "scheduler", "optimizer", "precision", "attention", "method")
         if count > 1 and re.match(r"\d", reader.word(count)):
             continue  # `constant learning rate 1e-5`
-        if _begins_with_the_method(named):
+        if _begins_with_the_method(named) or "on" in named:
             continue
         if count > 1 and named[-1] in FALLS and reader.word(count) == "to":
             continue  # `cosine decay to 10%`
