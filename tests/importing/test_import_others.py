@@ -322,7 +322,7 @@ def test_axolotl_ipo_and_the_hub_become_settings():
         AX.replace("type: chat_template", "type: chatml.intel") + "rl: ipo\nhub_model_id: me/x\n", *HARDWARE
     )
     assert found.draft.method == "dpo"
-    assert "loss = [ipo]" in found.text
+    assert "loss = ipo" in found.text
     assert "columns = [question, chosen, rejected]" in found.text
     assert 'hub(name="me/x", private=true)' in found.text
     assert "system" in found.draft.differences["datasets.system"]

@@ -258,7 +258,7 @@ def test_evaluation_default_is_dropped_without_an_evaluation() -> None:
     assert "eval {\n  every = 500\n  micro = 8\n}" in imported(
         FACTORY + "eval_strategy: steps\neval_steps: 500\nval_size: 0.1\n", *HARDWARE
     ).text  # fmt: skip
-    assert "micro = 2" in imported(FACTORY + "per_device_eval_batch_size: 2\n", *HARDWARE).text
+    assert "eval {" not in imported(FACTORY + "per_device_eval_batch_size: 2\n", *HARDWARE).text
 
 
 def test_a_value_that_is_left_to_the_default_is_not_written() -> None:

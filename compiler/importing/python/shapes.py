@@ -286,9 +286,9 @@ def _side(value: object, role: str) -> tuple[Prompt, bool] | None:
     """
     if isinstance(value, Object) and value.last == "apply_chat_template":
         turns = turns_of(value)
-        if turns is None or turns.user is None or turns.answer is not None:
+        if turns is None or turns.user is None or turns.answer is not None or not turns.generation:
             return None
-        return (turns.user, True) if turns.generation else None
+        return turns.user, True
     if isinstance(value, list):
         turns = turns_of(value)
         if turns is None:
