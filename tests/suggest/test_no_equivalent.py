@@ -28,7 +28,7 @@ FRAGMENT = re.compile(r"(?:^|\s)(\w+)(?: [-\w\"{}.]+)?\(([^()]*)\)")
 
 
 def names(kind: str) -> dict[str, str]:
-    """The names of a kind, reduced to their letters, each with its reason."""
+    """Map each name of a kind, reduced to its letters, to the reason why it has no equivalent."""
     return no_equivalent._table(kind)
 
 

@@ -45,7 +45,7 @@ def learned(draft: Draft, named: Entries) -> TrainedTurns:
             corpus.everything(draft, roles, "answers are trained on")
         for key in ("train_on_eos", "train_on_eot"):
             if key in one.mapping and (one.mapping[key].empty or one.mapping[key].value in ("turn", "all")):
-                draft.note(one.mapping[key], "the end of a turn is learned with the turn")
+                draft.note(one.mapping[key], "the token that ends a turn is trained whenever the turn is trained")
             elif key in one.mapping:
                 draft.error(one.mapping[key], "the end of every answer is always in the loss", "write `turn` or `all`")
         every = ends is not None and ends.value == "all"

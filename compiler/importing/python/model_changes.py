@@ -157,7 +157,7 @@ def _replaced(draft: Draft, own: set[Location], model: Model, machine: Machine) 
     for location, (name, flash) in list(lines.items())[:MOST]:
         found = location.entry(name)
         if flash:
-            draft.warn(found, f"the script computes the attention by `{flash}`; the spec by the library's own kernel")
+            draft.warn(found, f"the script computes the attention by `{flash}`, the run by the library's own kernel")
         elif name.endswith(("requires_grad", "requires_grad_")):
             draft.error(found, "the script freezes a part of the model", "`freeze` trains only some of the weights")
         else:

@@ -41,8 +41,8 @@ VARIABLE = re.compile(r"\$(\d|[A-Za-z_]\w*|[@*])")
 DEPTH = 12
 """The largest depth of nested `${...}` and `$(...)`."""
 LOGIN = ("USER", "HOME", "LOGNAME", "PWD", "HOSTNAME", "TMPDIR", "SCRATCH", "SLURM_JOB_ID", "SLURM_SUBMIT_DIR")
-"""Variables that a login or a cluster always sets. If a text contains one of these variables and another unknown
-variable, messages name the unknown variable that is not in this list.
+"""Variables that a login or a cluster always sets. If the values of several variables in a text are unknown, messages
+name one that is not in this list, because only that one needs `--set`.
 """
 MOST_NODES = 1000
 """The largest number of nodes of a Slurm job for which an array with the nodes' names gets one element per node."""

@@ -115,8 +115,8 @@ def _labels(spec: Spec) -> dict[str, Label]:
 
 
 def _label(change: Change, labels: Mapping[str, Label], text: str) -> Label | None:
-    """The place in a spec that states the value of a changed setting; None if no line states it. `text` is the value in
-    this spec, and `labels` are the places of this spec's values.
+    """The place where a spec states the value of a changed setting; None if no line of the spec states it. `text` is
+    the setting's value in that spec, and `labels` are the places of all values of that spec.
     """
     return labels.get(f"{change.name} {text}") or labels.get(change.name)
 

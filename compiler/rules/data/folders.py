@@ -105,7 +105,7 @@ def more_columns(spec: Spec) -> Iterator[Finding]:
                     label,
                     f"`{other.inside(source)[:80]}` of `{source.name[:80]}` has `{more[0][:80]}`, and the first file, "
                     f"`{first.inside(source)[:80]}`, does not",
-                    "write all files with the same columns and keys; where a row has no value, it is null",
+                    "give all files the same columns and keys; where a row has no value for one, write null",
                 )
                 break
 

@@ -12,7 +12,7 @@ class NonemptyGroupsTrainer(FaultTolerant):
         """transformers' optimizer without its empty groups.
 
         DeepSpeed 0.16 drops empty groups from its optimizer but not from the schedule; torch 2.13 refuses such a
-        schedule. If deepspeed.json states the optimizer, DeepSpeed creates it later, so there are no groups yet.
+        schedule. If deepspeed.json states the optimizer, DeepSpeed creates it later, so there is nothing to drop yet.
         """
         optimizer = super().create_optimizer(*args)  # type: ignore[misc]
         groups = getattr(optimizer, "param_groups", None)
