@@ -64,10 +64,8 @@ stopping = False
 
 
 def put(text: str, renew: bool = False, file: TextIO | None = None) -> None:
-    """Print a line to ``file`` (by default standard output). On a terminal, a line with ``renew`` replaces the last
-    line that had ``renew``, and another line begins below it.
-
-    No error is raised if the terminal is closed or Ctrl-C has ended a `tee`, so that the run can still save.
+    """Print a line to ``file``, or to standard output. On a terminal, ``renew`` replaces the last line that had it. No
+    error is raised if the terminal is closed or Ctrl-C has ended a `tee`, so that the run can still save.
     """
     global printed, _renewable
     renew = renew and sys.stdout.isatty()

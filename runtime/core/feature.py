@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 else:
     Arguments = Control = Model = ModelClass = Rows = Source = State = Tokenizer = Trainer = object
 
-RowSets = tuple[Rows, Rows | dict[str, Rows] | None]
-"""The training set, and the evaluation set: None, a set, or a dict of sets by name."""
+RowSets = tuple[Rows, Rows | dict[str, Rows] | None]  # the training set, and the evaluation set or sets by name
 
 
 class Feature:

@@ -51,10 +51,9 @@ class Loss(NamedTuple):
 
     def __str__(self) -> str:
         """A phrase about the template: "leaves out the tool call 'weather' of turn 1 (assistant)"."""
-        changed = " or changes" if self.kind == "content" else ""
-        does = f"leaves out{changed}" if self.how == "missing" else "writes"
+        does = "leaves out or changes" if self.kind == "content" else "leaves out"
         of = "" if self.turn is None else f" of turn {self.turn} ({self.role})"
-        how = "" if self.how == "missing" else f" {self.how}"
+        does, how = (does, "") if self.how == "missing" else ("writes", f" {self.how}")
         return f"{does} the {self.kind.replace('_', ' ')} {self.piece!r}{of}{how}"
 
 

@@ -107,11 +107,10 @@ def phrases(text: str, header: bool, method: str = "") -> Phrases | None:
         engine = reader.word() == "on" and reader.word(1) in schema.BY_PATH["launch"].choices
         verb = not header and not reader.at and reader.word().lower() in VERBS
         rises = reader.word() == "linear" and reader.word(1).startswith("warm")  # every warm-up is linear
-        every = reader.word() == "full" and reader.word(1).startswith(
-            ("finetun", "fine-tun")
-        )  # every weight is trained
-        reader.at += every
-        if library or engine or verb or rises or every or reader.word().lower() in EMPTY:
+        # `full finetuning` is the default: every weight is trained
+        full = reader.word() == "full" and reader.word(1).startswith(("finetun", "fine-tun"))
+        reader.at += full
+        if library or engine or verb or rises or full or reader.word().lower() in EMPTY:
             reader.at += 1
         elif not length and (found := _length(reader)):
             length = found

@@ -58,6 +58,8 @@ ROLES = {
     "format": "type format formatting promptstyle rowformat",
 }
 """Maps each part of a source in xpc to the keys of other tools, in small letters without separators."""
+LONGEST_LINE = 400
+"""A list with a line of more characters than this is not rewritten."""
 MOST_LISTS = 10
 MOST = 20
 """At most this many sources are rewritten."""
@@ -95,7 +97,7 @@ def _advised(source: Source, span: Span, match: re.Match[str]) -> tuple[str, str
         return "datasets are the sources of a `data` block", *_written(source, span, items)
     if items:
         refs = [_reference(one) for one in items]
-        form = f"eval(data={refs[0] if len(refs) == 1 else f'[{chr(44).join(refs)}]'.replace(',', ', ')})"
+        form = f"eval(data={refs[0]})" if len(refs) == 1 else f"eval(data=[{', '.join(refs)}])"
         edits = (Edit(span, form),) if all(one.keys() <= {"ref", "split", "config"} for one in items) else ()
         return "the rows for evaluation are a setting of `eval`", f"write `{form}`", edits
     if flow or ":" not in match["items"].partition("\n")[0]:
@@ -134,6 +136,8 @@ def _items(text: str) -> list[dict[str, str]]:
     """
     out: list[dict[str, str]] = []
     for line in text.split("\n"):
+        if len(line) > LONGEST_LINE:
+            return []
         alone = ALONE.fullmatch(line)
         if alone is not None:
             out.append({"ref": alone["ref"]})
@@ -157,10 +161,8 @@ def _reference(item: Mapping[str, str]) -> str:
     ref = item["ref"].strip("\"'")
     if ROWS.fullmatch(ref) or not (REPOSITORY.fullmatch(ref) or registry.find_dataset(ref)):
         return f'"{ref}"'
-    parts = {role: item[role].strip("\"'") for role in ("config", "split") if role in item}
-    return (
-        ref + (f":{parts['config']}" if "config" in parts else "") + (f"[{parts['split']}]" if "split" in parts else "")
-    )
+    config, split = (item.get(role, "").strip("\"'") for role in ("config", "split"))
+    return ref + (f":{config}" if config else "") + (f"[{split}]" if split else "")
 
 
 def _settings(item: Mapping[str, str], shares: float) -> list[str]:

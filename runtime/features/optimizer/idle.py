@@ -53,17 +53,15 @@ class Idle(Feature):
             return []
         if (cause := self._cause(bundle)) is not None:
             self.reported = True
-            over = f"{count} logged steps" if count > 1 else f"{steps} steps"
-            text = f"nothing is learned: over the last {over} {cause}"
+            over = f"{count} logged" if count > 1 else steps
+            text = f"nothing is learned: over the last {over} steps {cause}"
             if bundle.run["idle"] == "stop":
                 raise RunError(f"{text}; `idle = warn` only reports it", local=True)
             say(f"warning: {text} (reported once)")
         return []
 
     def _cause(self, bundle: Bundle) -> str | None:
-        """If the run learns nothing, describe what stayed the same in the last logged steps, and the likely cause.
-        Rate, gradient and loss are compared between several logged steps; other metrics are means over a log's steps.
-        """
+        """If the run learns nothing, the likely cause. Rate, gradient and loss need several logged steps."""
         args, method, several = bundle.arguments, bundle.plan["method"], len(self.window) > 1
         if several and "lr" in self.window[-1] and self.rate < NO_RATE:
             return "and before, the learning rate was 0; raise `optimizer.lr` or change the schedule"
