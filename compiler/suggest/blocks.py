@@ -67,17 +67,28 @@ class Block:
 def rewrite_foreign_forms(problems: Sequence[Diagnostic]) -> tuple[list[Diagnostic], set[str]]:
     """Add a help to each finding about another tool's notation: what to write in xpc's notation. Returns a pair: the
     findings, and the paths of the settings that blocks of other tools stand for.
+
+    The findings in a file with a very long line are returned as they are, because some patterns need a time that grows
+    with the square of a line's length.
     """
+    sources = {one.primary.source.name: one.primary.source for one in problems if one.primary is not None}
+    long = {name for name, one in sources.items() if max(map(len, one.text.split("\n"))) > LONGEST_LINE}
+    kept, others = list[Diagnostic](), list[Diagnostic]()
+    for one in problems:
+        (kept if one.primary is not None and one.primary.source.name in long else others).append(one)
     found = [
         one if one.message == SHELL else rewrite_first_line(rewrite_number(one))
-        for one in rewrite_options(rewrite_lists(rewrite_sources(rewrite_sentences(problems))))
+        for one in rewrite_options(rewrite_lists(rewrite_sources(rewrite_sentences(others))))
     ]
     found = of_one_sentence(rewrite_marked(move_out(rewrite_header(found))))
-    return rewrite_blocks(
+    found, intended = rewrite_blocks(
         join_edits(join_clauses(leave_out(move_length(move_choices(join_values(rewrite_machines(found)))))))
     )
+    return [*kept, *found], intended
 
 
+LONGEST_LINE = 4000
+"""A line with more characters than this is very long."""
 MOST = 100
 """At most this many blocks get a help. A help takes 10 ms for a block, and a language server computes it again at each
 key that the user types.

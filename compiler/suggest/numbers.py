@@ -45,8 +45,6 @@ DECIMAL = re.compile(r"(?<==)[ \t]*(?P<whole>\d),(?P<part>\d+)(?![\w.,])")
 """A pattern for a number with a decimal comma: `lr=0,0001`."""
 BITS = re.compile(r"(?<![\w.])(?P<bits>[48])-?bit\b")
 LARGEST = 10**12
-LONGEST_LINE = 2000
-"""Numbers in a line of more characters than this get no edit, because each finding searches the complete line."""
 NOUNS = {
     "rows_or_share": ("row", "of the rows"),
     "steps_or_share": ("step", "of the run"),
@@ -64,8 +62,6 @@ def rewrite_number(found: Diagnostic) -> Diagnostic:
         return found
     text, at = found.primary.source.text, found.primary.span.start
     start, end = line_bounds(text, at, at)
-    if end - start > LONGEST_LINE:
-        return found
     name = re.match(r"[ \t]*([\w.-]+)[ \t]*=", text[start:end])
     why = None if name is None else own_reason(name[1])
     if why is not None:  # `gpu_ids = 0,1` is no decimal number

@@ -305,6 +305,8 @@ INPUTS: dict[str, Callable[[int], Work]] = {
     "spec: an error that a correction shows": specs(
         lambda n: spec("".join(f"optimzer(lrr{one}=a)\nlora(rnk={one})\n" for one in range(n)))
     ),
+    "spec: a list of YAML": specs(lambda n: spec(f"datasets:\n  - path: x{' ' * n}{{\n")),
+    "spec: words on a line": specs(lambda n: spec("from scratch " * n)),
     "spec: a setting again and again": specs(lambda n: spec("seed 1\n" * n)),
     "spec: a block again and again": specs(lambda n: spec("memory {\n  liger = true\n}\n" * n)),
     "spec: sources": specs(lambda n: spec("data mix {\n" + "".join(f"  org/x{one}\n" for one in range(n)) + "}",

@@ -101,3 +101,10 @@ def test_list_of_datasets_may_stand_on_one_line() -> None:
     text = f"{LINE.format('mix')}datasets: [tatsu-lab/alpaca, me/b]\n"
     right = "data mix {\n  tatsu-lab/alpaca\n  me/b\n}"
     assert edited(text, checked(text).problems[0]) == f"{LINE.format('mix')}{right}\n"
+
+
+@pytest.mark.parametrize(("spaces", "rewritten"), [(50, True), (5000, False)])
+def test_a_file_with_a_very_long_line_is_not_rewritten(spaces: int, rewritten: bool) -> None:
+    """Some patterns need a time that grows with the square of a line's length."""
+    found = checked(f"{LINE.format('mix')}datasets:\n  - path: me/a{' ' * spaces}\n  - path: me/b\n").problems
+    assert any("sources of a `data` block" in one.message for one in found) is rewritten

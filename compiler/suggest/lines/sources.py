@@ -58,8 +58,6 @@ ROLES = {
     "format": "type format formatting promptstyle rowformat",
 }
 """Maps each part of a source in xpc to the keys of other tools, in small letters without separators."""
-LONGEST_LINE = 400
-"""A list with a line of more characters than this is not rewritten."""
 MOST_LISTS = 10
 MOST = 20
 """At most this many sources are rewritten."""
@@ -136,8 +134,6 @@ def _items(text: str) -> list[dict[str, str]]:
     """
     out: list[dict[str, str]] = []
     for line in text.split("\n"):
-        if len(line) > LONGEST_LINE:
-            return []
         alone = ALONE.fullmatch(line)
         if alone is not None:
             out.append({"ref": alone["ref"]})
