@@ -42,6 +42,7 @@ def test_each_missing_package_is_reported(
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))  # without the locks of this machine
     monkeypatch.setenv("HF_TOKEN", SECRET)
     monkeypatch.setenv("WANDB_API_KEY", SECRET)
+    monkeypatch.chdir(tmp_path)  # a folder that this user may write
     assert cli.main(["doctor", "--python", interpreter]) == 1
     output = capsys.readouterr().out
     lines = [" ".join(line.split()) for line in output.splitlines()]
@@ -96,6 +97,7 @@ def test_full_or_read_only_disk_is_reported(monkeypatch: pytest.MonkeyPatch, tmp
     from xpc.runtime import doctor as requested
 
     monkeypatch.setenv("HF_HOME", os.path.join(tmp_path, "not", "there"))
+    monkeypatch.chdir(tmp_path)  # a folder that this user may write
     entries = {says.split(":")[0]: (state, says) for _, state, says in requested.folders()}
     assert str(tmp_path) in entries["HF_HOME"][1]
     monkeypatch.setattr(requested.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 3 * 2**30}))
