@@ -28,7 +28,7 @@ UNSTATED = {
     "ref_model_mixup_alpha", "ref_model_sync_steps", "save_safetensors", "use_cpu", "use_legacy_prediction_loop",
     "vllm_enable_sleep_mode", "vllm_gpu_memory_utilization", "vllm_max_model_length", "vllm_mode",
     "vllm_server_base_url", "vllm_server_host", "vllm_server_port", "vllm_server_timeout", "vllm_tensor_parallel_size",
-    "shuffle_dataset", "dataloader_pin_memory", "use_cache",
+    "shuffle_dataset", "dataloader_pin_memory", "use_cache", "per_device_eval_batch_size",
 }  # fmt: skip
 """Arguments that have no effect alone: they depend on another argument (`vllm_mode` on `use_vllm`) or on the machine
 (`use_cpu`), or they never change a number (`logging_dir`).

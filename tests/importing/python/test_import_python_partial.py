@@ -272,9 +272,10 @@ def test_a_launch_of_the_repositorys_own_script_is_read(tmp_path: Path) -> None:
     )
     found = launched(tmp_path, command)
     assert not found.draft.wrong, found.messages
-    for one in ("lr = 3e-5", "targets = [q_proj, v_proj]", "packing = false", "hardware 2 x h100-80gb", "liger"):
+    for one in ("lr = 3e-5", "targets = [q_proj, v_proj]", "hardware 2 x h100-80gb", "liger"):
         assert one in found.text, one
     assert "train Qwen/Qwen2.5-0.5B on org/rows" in found.text
+    assert "packing" not in found.text  # `--no-pack` is the default
 
 
 def test_an_argument_that_the_own_script_lacks_is_an_error(tmp_path: Path) -> None:
