@@ -23,7 +23,7 @@ FREE = "Padding-free training is enabled, but the attention implementation is no
 
 @pytest.fixture
 def printed() -> Iterator[list[str]]:
-    """Yield the messages that the loggers of the test print. At the end, give the loggers their old filters again."""
+    """Yield the messages that the loggers of the test print. During the test, they have no filters of earlier tests."""
     messages: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
@@ -31,6 +31,7 @@ def printed() -> Iterator[list[str]]:
     before = [(one, one.level, list(one.filters)) for one in loggers]
     for one in loggers:
         one.setLevel(logging.INFO)
+        one.filters = []
         one.addHandler(handler)
     yield messages
     for one, level, filters in before:
