@@ -189,11 +189,11 @@ def plans(count: int) -> None:
 
 def searches(count: int) -> None:
     text = "xpc 1\ntrain qwen2.5-3b on infinity-instruct:0625 for 1 epochs\nhardware 8 x h100-80gb\nbatch gbs=128\n"
-    checked = check_text(text.encode(), "open.xp", Workspace(ROOT)).spec
-    assert checked is not None
-    requested = changed(checked, {"strategy": "ddp"})
-    for _ in range(count):
-        choice._searched.clear()  # empty the cache, so that each round searches again
+    for number in range(count):
+        # a search is shared within a spec, so each round has a spec of its own
+        checked = check_text(f"{text}# {number}\n".encode(), "open.xp", Workspace(ROOT)).spec
+        assert checked is not None
+        requested = changed(checked, {"strategy": "ddp"})
         assert choice.chosen(requested, ("strategy", "memory.checkpointing", "batch.micro"), error_codes) is not None
 
 
