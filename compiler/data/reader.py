@@ -8,7 +8,7 @@ cell, or `NA`, is null. Text has one row per line, paragraph or file. Where the 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from xpc.compiler.spec.survey import Broken
 from xpc.runtime.features.launch.csv_texts import NULLS
@@ -132,12 +132,18 @@ class _DuplicateName(ValueError):
 def _unique_names(pairs: list[tuple[str, object]]) -> dict[str, object]:
     out = dict(pairs)
     if len(out) < len(pairs):
-        seen: set[str] = set()
-        for name, _ in pairs:
-            if name in seen:
-                raise _DuplicateName(name)
-            seen.add(name)
+        raise _DuplicateName(_repeated(name for name, _ in pairs))
     return out
+
+
+def _repeated(names: Iterable[str]) -> str | None:
+    """The first name that occurs a second time."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
 
 
 def _skip_space(text: str, at: int) -> int:
@@ -183,7 +189,7 @@ def _csv_rows(text: str) -> Iterator[Row | Broken]:
                 continue
             if head is None:
                 head = cells
-                if twice := next((one for at, one in enumerate(head) if one and one in head[:at]), None):
+                if twice := _repeated(filter(None, head)):
                     # pandas renames the second column to `prompt.1`, and the run would read the first one
                     yield Broken(row, reader.line_num, f"the header has a column `{twice[:40]}` twice")
                     return

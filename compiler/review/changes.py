@@ -15,7 +15,7 @@ from xpc.compiler.review.compare import CODE, DIFFERS, SAME, VERDICTS, Differenc
 from xpc.compiler.review.differences.allowed import Allowed, newly_allowed
 from xpc.compiler.review.differences.change import MEMBER, Change, short, without_name
 from xpc.compiler.review.differences.files import FileChange, differing
-from xpc.compiler.review.operands import DIGEST, Operand, Run
+from xpc.compiler.review.operands import Operand, Run, with_names
 from xpc.compiler.review.totals import total_changes
 from xpc.grammar.record import evolve, field, record
 
@@ -184,15 +184,11 @@ def _lines(run: Run, data: bytes) -> list[bytes]:
     """The lines of a member's file. The member's name and the digests of its files are replaced by placeholders: any
     two members differ in these, so they say nothing about a change.
     """
-    text = data.replace(run.name.encode(), MEMBER.encode())
-    if DIGEST.search(text) is not None:
-        names = {digest.encode(): name.encode() for name, digest in run.digests.items()}
-        text = DIGEST.sub(lambda found: names.get(found[0], found[0]), text)
-    return text.split(b"\n")
+    return with_names(data.replace(run.name.encode(), MEMBER.encode()), run.digests).split(b"\n")
 
 
 def _launchers(one: Operand, other: Operand) -> Iterator[FileChange]:
-    before, after = one.starters(), other.starters()
+    before, after = one.starters, other.starters
     for name in differing(before, after):
         if name not in LISTS and not _equal_starters(name, one, other):
             kind = "removed" if name not in after else "added" if name not in before else "differs"
@@ -201,7 +197,7 @@ def _launchers(one: Operand, other: Operand) -> Iterator[FileChange]:
 
 def _equal_starters(name: str, one: Operand, other: Operand) -> bool:
     """Whether two files that start a sweep differ only in the digests of members."""
-    before, after = one.starters().get(name, ""), other.starters().get(name, "")
+    before, after = one.starters.get(name, ""), other.starters.get(name, "")
     if not before or not after or before.endswith(NOT_EXECUTABLE) != after.endswith(NOT_EXECUTABLE):
         return False
     try:

@@ -151,13 +151,15 @@ class Operand:
     axes: tuple[tuple[str, tuple[str, ...]], ...] = ()
     launchers: Mapping[str, str] | None = None
 
+    @cached_property
     def starters(self) -> Mapping[str, str]:
         """The digests of the files that start a sweep. If these files are not on disk, the digests are computed from
         the files that compiling the spec gives.
         """
-        return _digests(self._starters()) if self.launchers is None else self.launchers
+        return _digests(self._starter_files) if self.launchers is None else self.launchers
 
-    def _starters(self) -> Mapping[str, bytes]:
+    @cached_property
+    def _starter_files(self) -> Mapping[str, bytes]:
         from xpc.compiler.lower.sweep import starters
 
         specs = [one.spec for one in self.runs]
@@ -168,10 +170,17 @@ class Operand:
         member's digest changes with the order of packages in a lock. Raises UsageError if the file cannot be read.
         """
         on_disk = self.launchers is not None
-        data = read_regular(os.path.join(self.title, name), MANIFEST) if on_disk else self._starters()[name]
-        names = {digest.encode(): file.encode() for file, digest in self.starters().items()}
-        names |= {one.digests.get(LIST, "").encode(): one.name.encode() for one in self.runs}
-        return DIGEST.sub(lambda found: names.get(found[0], found[0]), data)
+        data = read_regular(os.path.join(self.title, name), MANIFEST) if on_disk else self._starter_files[name]
+        members = {one.name: one.digests.get(LIST, "") for one in self.runs}
+        return with_names(data, {**self.starters, **members})
+
+
+def with_names(data: bytes, digests: Mapping[str, str]) -> bytes:
+    """Replace each digest in a text by the name that has this digest."""
+    if DIGEST.search(data) is None:
+        return data
+    names = {digest.encode(): name.encode() for name, digest in digests.items()}
+    return DIGEST.sub(lambda found: names.get(found[0], found[0]), data)
 
 
 @contextmanager

@@ -7,7 +7,6 @@ from xpc.compiler.importing.text.entries import Entries, Entry, boolean, text, w
 from xpc.compiler.importing.trl import model as models
 from xpc.compiler.registry.family_modules import family_modules
 
-"""The most common names of the linear layers in a decoder layer, such as `q_proj`."""
 BEYOND = ("lm_head", "embed_tokens", "embed_out", "wte", "wpe", "output", "embed_in")
 """Modules that `lora_target_linear` does not adapt. `lora_target_modules` can name them in addition."""
 READ = ("lora_model_dir", "lora_r", "lora_alpha", "lora_dropout", "lora_target_linear", "lora_target_modules",

@@ -35,9 +35,7 @@ def _begins_list(path: str) -> bool:
 
 
 def rows(paths: Sequence[str]) -> Iterator[str]:
-    """Yield the JSON text of every row. Raises ValueError, StopIteration or RecursionError if a file is not a correct
-    list of objects.
-    """
+    """Yield the JSON text of every row. Raises ValueError or RecursionError if a file is not a list of objects."""
     for path in paths:
         with open(path, encoding="utf-8-sig", newline="") as handle:
             yield from _of_file(handle)

@@ -5,10 +5,10 @@ more, new warnings, and new permissions.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from xpc.compiler.review.consequences import Forecast
-from xpc.compiler.review.differences.allowed import newly_allowed
+from xpc.compiler.review.differences.allowed import Allowed, first_line, newly_allowed
 from xpc.compiler.review.operands import Run
 from xpc.grammar.diagnostic import WARNING
 from xpc.grammar.record import record
@@ -17,12 +17,13 @@ from xpc.grammar.record import record
 @record
 class Alerts:
     """Of one spec: the number of its runs that fitted their GPUs before and do not any more, the codes of new warnings,
-    and the permissions that the spec newly gives.
+    and the permissions that the spec newly gives. A warning is new if only the new runs have it, or if a new run has it
+    more often than any old run.
     """
 
     misfits: int = 0
     warnings: tuple[str, ...] = ()
-    allowed: tuple[str, ...] = ()
+    allowed: tuple[Allowed, ...] = ()
 
 
 def alerts(
@@ -35,26 +36,24 @@ def alerts(
     if before is not None and after is not None:
         misfits = max(0, _misfits(after) - _misfits(before))
     allowed = newly_allowed(*([run.spec for run in runs] for runs in (was, now)))
-    return Alerts(misfits, new_warnings(was, now), tuple(one.name for one in allowed if one.name))
+    return Alerts(misfits, tuple(sorted(_warnings(now) - _warnings(was))), allowed)
 
 
 def alert_lines(found: Iterable[Alerts]) -> Iterator[str]:
-    """The phrases about all specs together: `1 run newly exceeds its GPUs`, `new warnings XP203, XP701`."""
+    """The phrases about all specs together, some of them empty: `1 run newly exceeds the GPU memory`, `new warnings
+    XP203, XP701`.
+    """
     found = list(found)
     misfits = sum(one.misfits for one in found)
     if misfits:
         yield f"{misfits:,} run{'s' if misfits > 1 else ''} newly exceed{'' if misfits > 1 else 's'} the GPU memory"
-    codes = sorted({code for one in found for code in one.warnings})
-    if codes:
-        yield f"new warning{'s' if len(codes) > 1 else ''} {', '.join(codes)}"
-    allowed = dict.fromkeys(name for one in found for name in one.allowed)
-    if allowed:
-        yield f"newly allowed: {', '.join(allowed)}"
+    yield warning_line({code for one in found for code in one.warnings})
+    yield first_line(allowed for one in found for allowed in one.allowed)
 
 
-def new_warnings(was: Iterable[Run], now: Iterable[Run]) -> tuple[str, ...]:
-    """The codes of warnings that only the new runs have, or that a new run has more often than any old run."""
-    return tuple(sorted(_warnings(now) - _warnings(was)))
+def warning_line(codes: Collection[str]) -> str:
+    """The phrase about new warnings: `new warnings XP203, XP701`. "" if there are none."""
+    return f"new warning{'s' if len(codes) > 1 else ''} {', '.join(sorted(codes))}" if codes else ""
 
 
 def _misfits(found: Iterable[Forecast]) -> int:

@@ -20,7 +20,7 @@ from xpc.compiler.render.output import show, show_rendered
 from xpc.compiler.render.visible import visible
 from xpc.compiler.review import fmt
 from xpc.compiler.review.pull_request.affected import affected
-from xpc.compiler.review.pull_request.entries import changed_files, excluded_copies, fork_and_head, matching
+from xpc.compiler.review.pull_request.entries import COPIED, changed_files, excluded, fork_and_head, matching
 from xpc.compiler.review.repository import Commit, Repository, of_folder
 from xpc.compiler.review.spec_finder import Specs, specs_of_commit, specs_of_work_tree
 from xpc.grammar.diagnostic import ERROR, WARNING, Diagnostic
@@ -87,7 +87,7 @@ def _checked(options: argparse.Namespace) -> int:
             touched = set(affected(repository, specs_of_commit(before), specs, changed))
             files, runs = [one for one in files if one in changed], [one for one in runs if one in touched]
     if specs.copies:
-        show(f"{visible(specs.copies[0])} {excluded_copies(len(specs.copies))}")
+        show(f"{visible(specs.copies[0])} {excluded(len(specs.copies), *COPIED)}")
     for one in specs.links:
         show(f"{visible(one)} is a symbolic link, and is not checked")
     if not files and not runs:

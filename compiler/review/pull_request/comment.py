@@ -65,8 +65,8 @@ def _headline(found: Sequence[Entry], groups: Sequence[Sequence[Entry]]) -> str:
         return _line(groups[0]) + (f"; {total}" if total else "")
     kinds = [(kind, sum(one.kind == kind for one in found)) for kind in ORDER]
     counts = ", ".join(f"{count} {WORDS[kind]}" for kind, count in kinds if count)
-    alarms = plain("; ".join(alert_lines(one.alerts for one in found)))
-    return "; ".join(filter(None, [counts, alarms, total]))
+    alarms = map(plain, alert_lines(one.alerts for one in found))
+    return "; ".join(filter(None, [counts, *alarms, total]))
 
 
 def _totals(found: Sequence[Entry]) -> Iterator[str]:

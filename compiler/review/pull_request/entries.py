@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from xpc.compiler.files.inputs import MAX_SPEC, UsageError
 from xpc.compiler.render import render
-from xpc.compiler.review.changes import allowed, compare_operands
+from xpc.compiler.review.changes import compare_operands
 from xpc.compiler.review.consequences import IS, Forecast, follows
-from xpc.compiler.review.differences.allowed import first_line, newly_allowed
+from xpc.compiler.review.differences.allowed import first_line
 from xpc.compiler.review.operands import Operand, UncheckedOperand, open_operand
 from xpc.compiler.review.pull_request.affected import affected
-from xpc.compiler.review.pull_request.alerts import Alerts, alerts, new_warnings
+from xpc.compiler.review.pull_request.alerts import Alerts, alerts, warning_line
 from xpc.compiler.review.pull_request.causes import Cause, cause
 from xpc.compiler.review.pull_request.previews import preview_changes
 from xpc.compiler.review.repository import Commit, Repository, of_folder
@@ -111,11 +111,9 @@ def entries(folder: str, base: str, prices: Prices | None = None) -> Iterator[En
             except UsageError as error:  # an error in one spec must not hide the changes of the others
                 why = str(error).replace(os.path.join(repository.top, start), "")
                 yield Entry(found.shown(path), f"cannot be compared: {why}", "", True, BROKEN)
-        bundles = sorted(
-            path for path in _changed_bundles({*was.copies, *now.copies}, changed) if path.startswith(start)
-        )
+        bundles = [path for path in _changed_bundles({*was.copies, *now.copies}, changed) if path.startswith(start)]
         if bundles:
-            yield Entry(found.shown(bundles[0]), _excluded_bundles(len(bundles)), "", kind=COPIES)
+            yield Entry(found.shown(bundles[0]), excluded(len(bundles), *EDITED), "", kind=COPIES)
         for path, line, text in preview_changes(before, after, start):
             yield Entry(found.shown(path), line, text, hours=0, disk=0, cost=0)
 
@@ -128,19 +126,20 @@ def _changed_bundles(copies: Iterable[str], changed: Iterable[str]) -> list[str]
     return sorted({folder for path in changed for folder in parents(path) if folder in folders})
 
 
-def _excluded_bundles(count: int) -> str:
-    """A message about `count` changed bundles. The caller prints the name of the first of them before the message."""
-    if count == 1:
-        return "is a bundle with changed files; only `xpc verify` compares it with its spec"
-    return f"and {count - 1:,} more are bundles with changed files; only `xpc verify` compares them with their specs"
+EDITED = (
+    "a bundle with changed files; only `xpc verify` compares it with its spec",
+    "bundles with changed files; only `xpc verify` compares them with their specs",
+)
+COPIED = (
+    "the spec of a bundle; only `xpc verify` compares it",
+    "the specs of bundles; only `xpc verify` compares them",
+)
+"""Phrases for `excluded`, each for one file and for several: changed bundles, and the copies of specs in bundles."""
 
 
-def excluded_copies(count: int) -> str:
-    """A message about `count` specs that are not compared, because each is the `spec.xp` of a bundle. The caller prints
-    the name of the first of these specs before the message.
-    """
-    more = f" and {count - 1:,} more are the specs of bundles" if count > 1 else " is the spec of a bundle"
-    return f"{more.lstrip()}; only `xpc verify` compares {'them' if count > 1 else 'it'}"
+def excluded(count: int, one: str, several: str) -> str:
+    """A message about `count` files that are not compared. The caller prints the name of the first before it."""
+    return f"is {one}" if count == 1 else f"and {count - 1:,} more are {several}"
 
 
 def matching(pattern: str) -> list[str]:
@@ -276,9 +275,8 @@ class _Comparer:
         found = None if why.lines in shown else compare_operands(was, now, self.prices)
         if found is None:
             kind = kind if old != new else shown[why.lines]
-            yield Entry(
-                title, _row(was, now, before, after, why), "", False, kind, why.lines, *totals, why.members, alarm
-            )
+            line = _row(now, before, after, why, alarm)
+            yield Entry(title, line, "", False, kind, why.lines, *totals, why.members, alarm)
             return
         if found.equal and old == new:
             if not first_line(found.allowed):
@@ -295,9 +293,9 @@ class _Comparer:
         if not now.runs:
             return Entry(self.shown(path), "does not compile", render(now.errors, "full"), True, BROKEN)
         planned = self._forecasts(now)
-        allowing = first_line(newly_allowed([], [run.spec for run in now.runs])).replace("newly allowed", "allowed")
-        line = "; ".join(filter(None, [f"new: {_summary(now, planned)}", allowing]))
         alarm = alerts((), now.runs, [], planned)
+        allowing = first_line(alarm.allowed).replace("newly allowed", "allowed")
+        line = "; ".join(filter(None, [f"new: {_summary(now, planned)}", allowing]))
         return Entry(self.shown(path), line, "", False, NEW, (), *_totals([], planned), alerts=alarm)
 
     def gone(self, path: str) -> Entry:
@@ -327,7 +325,7 @@ def _totals(
     return hours, disk, cost
 
 
-def _row(was: Operand, now: Operand, before: list[Forecast] | None, after: list[Forecast] | None, why: Cause) -> str:
+def _row(now: Operand, before: list[Forecast] | None, after: list[Forecast] | None, why: Cause, alarm: Alerts) -> str:
     """The line of a spec within a group. All specs of a group have the same changed settings, so the line lists only
     their effects on this spec: the changes of steps, memory, GPU-hours, cost and warnings.
     """
@@ -340,9 +338,7 @@ def _row(was: Operand, now: Operand, before: list[Forecast] | None, after: list[
         for one in changed
         if one.name in OF_ROW
     ]
-    codes = new_warnings(was.runs, now.runs)
-    parts.append(f"new warning{'s' if len(codes) > 1 else ''} {', '.join(codes)}" if codes else "")
-    parts.append(first_line(allowed(was, now)))
+    parts += [warning_line(alarm.warnings), first_line(alarm.allowed)]
     return "; ".join(filter(None, parts)) or "steps, memory and GPU-hours do not change, as far as they are known"
 
 

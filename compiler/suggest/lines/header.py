@@ -15,7 +15,7 @@ from xpc.compiler.suggest.sentence import method_of
 from xpc.grammar.checks import VERBS
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label, applied
 from xpc.grammar.parse import parse
-from xpc.grammar.record import evolve
+from xpc.grammar.record import evolve, record
 from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Source, Span
 
@@ -40,9 +40,9 @@ def rewrite_header(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
         inside = findings_in(out, source, start, end)
         text = source.text[start:end]
         rewrite = None if any(map(_has_a_choice, inside)) else _form(text)
-        if rewrite is not None and rewrite[3] and "," not in text:
+        if rewrite is not None and rewrite.unclear and "," not in text:
             break  # each word has its own finding
-        if rewrite is None or _says_the_same(inside, source, Span(start, end), _sentence(text, rewrite)):
+        if rewrite is None or _says_the_same(inside, source, Span(start, end), rewrite.sentence(text)):
             break  # the findings about single words are more exact
         if inside:
             out = replaced(out, inside, _made(inside[0], source, Span(start, end), rewrite))
@@ -50,10 +50,22 @@ def rewrite_header(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     return out
 
 
-def _sentence(line: str, rewrite: tuple[int, int, str, tuple[str, ...]]) -> str:
-    """The rewritten sentence, with `train` for other words at its beginning."""
-    verb, column, rest, _ = rewrite
-    return f"train{line[verb:column]}{rest}"
+@record
+class _Rewrite:
+    """The part of a first line after its data, rewritten. `verb` and `data` are the columns at which the verb and the
+    data end, `text` is what to write after the data, and `comment` is the comment of the line. `unclear` are the helps
+    for names that may mean several settings.
+    """
+
+    verb: int
+    data: int
+    text: str
+    comment: str
+    unclear: tuple[str, ...]
+
+    def sentence(self, line: str) -> str:
+        """The rewritten line without its comment, with `train` for other words at its beginning."""
+        return f"train{line[self.verb : self.data]}{self.text}"
 
 
 def with_settings(line: str) -> str | None:
@@ -61,7 +73,7 @@ def with_settings(line: str) -> str | None:
     settings.
     """
     rewrite = _form(line)
-    return None if rewrite is None or rewrite[3] else _sentence(line, rewrite)
+    return None if rewrite is None or rewrite.unclear else rewrite.sentence(line) + rewrite.comment
 
 
 def _has_a_choice(found: Diagnostic) -> bool:
@@ -87,21 +99,19 @@ def _settings(text: str) -> list[tuple[str, str]]:
     return sorted((path, "" if one.node is None else source.slice(one.node.span)) for path, one in items.items())
 
 
-def _made(found: Diagnostic, source: Source, span: Span, rewrite: tuple[int, int, str, tuple[str, ...]]) -> Diagnostic:
-    verb, column, rest, unclear = rewrite
+def _made(found: Diagnostic, source: Source, span: Span, rewrite: _Rewrite) -> Diagnostic:
     message = "choices and settings go after `with`, and values follow `=`"
     line = source.text[span.start : span.end]
-    form = _sentence(line, (verb, column, rest.partition(" #")[0], ()))
-    first = () if line[:verb] == "train" else (Edit(Span(span.start, span.start + verb), "train"),)
-    edits = (*first, Edit(Span(span.start + column, span.end), rest))
-    help = "; ".join((f"write `{form[:LONGEST]}`", *unclear))
-    return evolve(found, message=message, primary=Label(source, span), help=help, edits=() if unclear else edits)
+    verb = Span(span.start, span.start + rewrite.verb)
+    first = () if line[: rewrite.verb] == "train" else (Edit(verb, "train"),)
+    edits = (*first, Edit(Span(span.start + rewrite.data, span.end), rewrite.text + rewrite.comment))
+    help = "; ".join((f"write `{rewrite.sentence(line)[:LONGEST]}`", *rewrite.unclear))
+    edits = () if rewrite.unclear else edits
+    return evolve(found, message=message, primary=Label(source, span), help=help, edits=edits)
 
 
-def _form(line: str) -> tuple[int, int, str, tuple[str, ...]] | None:
-    """Rewrite the part of a first line after its data. Returns where the verb ends, where this part begins, the text to
-    write there, and the helps for names that may mean several settings. None if some words are not understood.
-    """
+def _form(line: str) -> _Rewrite | None:
+    """Rewrite the part of a first line after its data. None if some words are not understood."""
     text, _, comment = line.partition(" #")
     text = re.sub(r"[ \t]\(([^()]*)\)$", r" \1", text.rstrip(" \t.;,?!"))  # `(2 epochs)`
     head = HEAD.fullmatch(text)
@@ -110,5 +120,5 @@ def _form(line: str) -> tuple[int, int, str, tuple[str, ...]] | None:
         return None
     form = (f" for {read.length}" if read.length else "") + (f" with {' '.join(read.forms)}" if read.forms else "")
     legal = not findings_of(f"xpc 1\ntrain m on d{form}\n")
-    text = f"{form} #{comment}" if comment else form
-    return (head.end("verb"), head.end("data"), text, read.unclear) if legal else None
+    comment = f" #{comment}" if comment else ""
+    return _Rewrite(head.end("verb"), head.end("data"), form, comment, read.unclear) if legal else None

@@ -5,7 +5,7 @@ as in `lr: { values: [1e-5, 2e-5] }`. Imported only for a wrong spec.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from xpc.compiler.language.kinds import FLAG
 from xpc.compiler.language.schema import BY_PATH
@@ -43,12 +43,13 @@ WEIGHTS = re.compile(
     re.MULTILINE,
 )
 """A pattern for rewards with their weights in a block: `rewards { accuracy: 1.0 }`."""
+REWARDS = "rewards are a list, each with its weight"
 MESSAGES = {
     SOURCES: "a mixture is a block of sources",
     VALUES: "a sweep lists a setting's values",
     RANGE: "a sweep lists a setting's values",
     SWITCHES: "the settings of a clause stand in a block",
-    WEIGHTS: "rewards are a list, each with its weight",
+    WEIGHTS: REWARDS,
 }
 
 
@@ -88,13 +89,18 @@ def _form(match: re.Match[str]) -> str:
         return f"{head} {{\n{below}}}" if items and legal else ""
     if match.re is WEIGHTS:
         pairs = re.findall(r"(\w+)[ \t]*[=:][ \t]*(\d[\d.]*)", match["items"])
-        return f"{match['indent']}rewards = [{', '.join(f'{name}(weight={weight})' for name, weight in pairs)}]"
+        return match["indent"] + list_of_rewards(pairs)
     known = meaning(match["name"], exact=True)
     row = None if known is None else BY_PATH.get(known.path)
     if row is None:
         return ""
     values = f"[{match['min']}, {match['max']}]" if match.re is RANGE else match["list"]
     return f"{match['indent']}{row.path if row.inner else row.name} = {values}"
+
+
+def list_of_rewards(pairs: Iterable[tuple[str, str]]) -> str:
+    """The setting for the names of rewards, each with its weight; a weight of "" is not written."""
+    return f"rewards = [{', '.join(f'{name}(weight={weight})' if weight else name for name, weight in pairs)}]"
 
 
 def axis_in_words(typed: str) -> list[str]:

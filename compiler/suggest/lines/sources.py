@@ -12,6 +12,7 @@ from xpc.compiler import registry
 from xpc.compiler.language.codes import CODES as SLUGS
 from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.suggest.converted_values import REPOSITORY, ROWS
+from xpc.compiler.suggest.lines.lists import REWARDS, list_of_rewards
 from xpc.compiler.suggest.lines.nested import members_of_yaml
 from xpc.compiler.suggest.lines.rewriting import body, findings_in, replaced, rewritten_in
 from xpc.compiler.suggest.meaning import choice
@@ -104,11 +105,8 @@ def _advised(source: Source, span: Span, match: re.Match[str]) -> tuple[str, str
     named = [re.findall(r"(?:name|type|func|function)\"?:[ \t]*([\w.:\"-]+)", one) for one in parts]
     weights = [re.findall(r"weight\"?:[ \t]*([\d.]+)", one) for one in parts]
     if letters(name) in ("rewards", "rewardfuncs", "rewardfunctions") and all(len(one) == 1 for one in named):
-        each = [
-            f"{one[0]}(weight={weight[0]})" if weight else one[0] for one, weight in zip(named, weights, strict=True)
-        ]
-        form = f"rewards = [{', '.join(each)}]"
-        return "rewards are a list, each with its weight", f"write `{form}`", (Edit(span, form),)
+        form = list_of_rewards((one[0], "".join(each[:1])) for one, each in zip(named, weights, strict=True))
+        return REWARDS, f"write `{form}`", (Edit(span, form),)
     before = body(method_of(source.text))
     message = f"`{name[:60]}:` is a list of mappings, which the language does not have"
     head = rewritten_in(before, f"{name.replace('-', '_')}=[x]")
