@@ -77,7 +77,7 @@ def _with_example(text: str, code: str) -> str:
     out += f"{lead[1:]}{source}\n" if lead else ""
     if "holds" in found:
         out += f"\nApplies on {', '.join(found['holds'])}. "
-        out += "Its cases: what happens without the rule, or why no proof shows it.\n"
+        out += "The cases of this rule. Each says what happens without the rule, or why no proof can show that.\n"
         out += "".join(f"  {row}\n" for row in found["rows"])
     return out
 

@@ -61,7 +61,7 @@ class Pick:
     model: Ref | String | None = None
 
     def holds(self, location: Label) -> bool:
-        """Whether `location` is inside a value that this pick takes from a list of the spec."""
+        """Whether `location` is inside one of the values that this run of the sweep takes from a list of the spec."""
         return any(
             one.source is location.source
             and one.span.start <= location.span.start

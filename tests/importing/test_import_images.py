@@ -81,7 +81,7 @@ def test_rows_with_images_are_imported(
     [
         (TALK, "freeze_vision_tower: false\n", "sft", "never trains the part that reads images"),
         (TALK, "media_dir: pictures\n", "sft", "relative to the file with the rows"),
-        (TALK, "image_min_pixels: 100352\n", "sft", "the processor enlarges images to 3,136 pixels"),
+        (TALK, "image_min_pixels: 100352\n", "sft", "the processor enlarges every image below 3,136 pixels"),
         (TALK, "freeze_language_model: true\n", "sft", "trains the language model"),
         (TALK, "", "pt", "a spec trains it by sft and dpo"),
         (

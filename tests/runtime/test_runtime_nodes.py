@@ -46,7 +46,8 @@ def made(folder: Path) -> Bundle:
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fixture for a process that has no process group yet. No node is muted, and the all-reduce is replaced."""
+    """A fixture for a process that has no process group yet. No node's output is suppressed, and a stub replaces the
+    all-reduce."""
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     monkeypatch.setattr(errors, "muted", False)
     monkeypatch.setattr(node_rendezvous, "mute", lambda: None)

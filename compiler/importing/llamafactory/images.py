@@ -76,11 +76,11 @@ def _pixels(draft: Draft, named: Entries) -> None:
         "LLaMA-Factory scales an image down before the processor rounds its sides to multiples of 28; the spec lets "
         "the processor do both, which may differ by one row or column of patches",
     )
+    enlarged = f"the processor enlarges every image below {LEAST:,} pixels to this size"
     if least is not None and not least.empty and (integer(least) or 0) > LEAST:
-        draft.error(least, f"the processor enlarges images to {LEAST:,} pixels, and a spec has no other bound",
-                    "leave it out")  # fmt: skip
+        draft.error(least, f"{enlarged}, and a spec cannot set another minimum", "leave it out")
     else:
-        draft.note(least, f"the processor enlarges images to {LEAST:,} pixels")
+        draft.note(least, enlarged)
 
 
 def template(draft: Draft, entry: Entry | None) -> None:

@@ -32,10 +32,10 @@ class Block:
     - `settled`: whether an earlier branch certainly ran; `doubtful`: whether an earlier branch may have run
     - `before`: the variables before the first branch; `states`: the variables after each branch that may have run
     - `ended`: whether `exit` or `return` ended the current branch
-    - `value`: the word that a `case` compares or, for a condition with several parts, the operator (`&&`, `||`) before
-      the next part
+    - `value`: for a `case`, the word that it compares; for a condition with several parts, the operator (`&&`, `||`)
+      before the next part
     - `unset`: whether the condition is `[ -z "$X" ]` for a variable that the script never sets
-    - `armed`: whether a pattern of a `case` was read, so that commands follow
+    - `armed`: whether a pattern of the `case` has been read, so that its commands follow
     - `cause`: the unset variable that all conditions of an `if` or a `case` compare, such as `$1`; None if one of the
       conditions compares anything else
     - `compared`: the values with which the conditions compare this variable

@@ -17,8 +17,8 @@ from xpc.compiler.render.output import colored
 
 EPILOG = (
     "The small version trains a small random model of the same family for eight steps. All other settings come from "
-    "the spec, and the bundle's launch.sh starts the run. Reward functions are run. Nothing is sent anywhere, and all "
-    "files are deleted at the end unless --keep is set. "
+    "the spec, and the bundle's launch.sh starts the run. Reward functions are run. xpc sends nothing anywhere, and "
+    "all files are deleted at the end unless --keep is set. "
     "Exit status: 0 nothing is wrong, 1 something is, 2 wrong usage."
 )
 

@@ -241,7 +241,8 @@ def no_effect(spec: Spec) -> Iterator[Finding]:
 @rule("XP457", "moving-reference-of-adapters")
 def sync_with_adapter(spec: Spec) -> Iterator[Finding]:
     """`sync_reference` cannot be combined with adapters. With adapters, the reference is the trained model with its
-    adapters switched off, so there is no separate reference model to update.
+    adapters switched off, or with a copy of the adapter that the run continues. TRL updates only a separate reference
+    model, and there is none.
 
     Why it is bad: the reference would never change.
 

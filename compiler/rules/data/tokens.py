@@ -296,7 +296,8 @@ def without_embedding(spec: Spec) -> Iterator[Finding]:
     if model.largest_token >= size:
         yield Finding(
             model.label,
-            f"the tokenizer of {model.name} has a token {model.largest_token:,}, and the model has {size:,} embeddings",
+            f"the tokenizer of {model.name} has a token with the id {model.largest_token:,}, but the "
+            f"model has only {size:,} embeddings",
             "list the new tokens in `model(tokens=[...])`, which adds embeddings, or name a folder whose files fit",
         )
 

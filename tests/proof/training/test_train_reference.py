@@ -86,8 +86,9 @@ SAME = [(name, target) for target in STACKS for name in ("dpo", "grpo", "rloo") 
 @pytest.mark.usefixtures("first")
 @pytest.mark.parametrize(("name", "target"), nightly_but(SAME, lambda one: one[0] == "dpo" or one[1] == DEFAULT))
 def test_the_reference_is_that_of_trl(warm: Warm, tmp_path: Path, name: str, target: str) -> None:
-    """A run that continues an adapter has the reference of TRL's own trainer, given a PeftModel: both references give
-    fixed texts the same log-probabilities. `make test` compares dpo on each stack, and all methods on the default one.
+    """When a run continues an adapter, its reference model gives fixed texts the same log-probabilities as the
+    reference that TRL's own trainer makes from a PeftModel. `make test` compares dpo on each
+    stack, and all methods on the default one.
     """
     bundle = warm.compiled(
         small(METHODS[name], 'lora(from="first-lora")', method=name, target=target), f"same-{target}-{name}"
