@@ -251,7 +251,7 @@ class _Checker:
             span, remedy = operand.span if name is None else name.span, _BELONGS[word]
             if word == "train" and isinstance(operand, Setting) and isinstance(operand.value, String):
                 typed = self.file.source.slice(operand.value.span)
-                remedy = f"the sentence names the data to train on: write `train MODEL on {typed}`"
+                remedy = f"name the data to train on in the sentence: `train MODEL on {typed}`"
             self._error(codes.RESERVED_WORD, span, f"`{word}` is a word of the language and names nothing else", remedy)
         if isinstance(operand, Call):
             for argument in operand.args:

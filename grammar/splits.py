@@ -21,7 +21,7 @@ _TWO_WORDS = re.compile(rf"(?<![\w.\-/:])({_REF.pattern})[ \t]+{_WORD}+\Z".repla
 _SETTING = re.compile(rf"\bsplit[ \t]*=[ \t]*{_WORD}+\Z")
 _OTHER = re.compile(r"\[[^\[\]\n]*+(?:\[[^\[\]\n]*+\][^\[\]\n]*+)?\]")
 SPLITS = ("train", "test", "validation", "val", "dev", "eval")
-_FORM = "write `[train:20%]` or `[train:1000]` directly after the dataset: the first rows of a split"
+_FORM = "to take the first rows of a split, write `[train:20%]` or `[train:1000]` directly after the dataset"
 
 _FILE = 'a local file is one split: a row `"rows.jsonl" { take = 20% }` of a `data` block takes a part of it'
 

@@ -76,8 +76,8 @@ def command(bundle: Bundle, tensor: int, data: int) -> list[str]:
 
 
 def program(name: str) -> str:
-    """The path of the program `name` (`vllm` or `trl`), or of the program that XPC_VLLM names. Raises RunError if there
-    is no such program.
+    """The path of the program `name` (`vllm` or `trl`) or, if XPC_VLLM is set, of the program that it names. Raises
+    RunError if there is no such program.
     """
     override = os.environ.get("XPC_VLLM")
     next_to = os.path.join(os.path.dirname(sys.executable), name)

@@ -47,8 +47,8 @@ stack, all optional packages at once, with and without vLLM. They are resolved f
 is installed. A line lists what a set has in addition to the packages that every bundle of its stack pins. Last run:
 {day}, {right} of {all} resolve.
 
-flash-attn publishes no wheel, and its build needs torch and a CUDA compiler before it reports its requirements. Here it
-is assumed to need torch and einops, as its setup.py states; whether it builds is not tested.
+flash-attn publishes no wheel on PyPI, and its build needs torch and a CUDA compiler before it reports its
+requirements. Here it is assumed to need torch and einops, as its setup.py states; whether it builds is not tested.
 
 """
 

@@ -108,8 +108,8 @@ def _attention(draft: Draft, family: Family, tool: str) -> None:
 
 
 def _packing(draft: Draft, family: Family | None, tool: str) -> None:
-    """Turn packing off if the documents of a packed row could attend to each other. This is possible in some model
-    families, and under context parallelism.
+    """Turn packing off if the documents of a packed row could attend to each other, which depends on the stack, the
+    attention and the model family, and always happens under context parallelism.
     """
     packed, attn = draft.settings.get("batch.packing"), draft.settings.get("model.attn")
     if packed is None or packed.text != "true":

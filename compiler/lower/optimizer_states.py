@@ -18,7 +18,7 @@ from xpc.compiler.spec import Spec
 from xpc.grammar.record import evolve
 
 MASTER = 12
-"""Bytes that DeepSpeed's optimizer keeps for each parameter: a float32 copy and two moments (zero/stage_1_and_2.py,
+"""Bytes that DeepSpeed's Adam keeps for each parameter: a float32 copy and two moments (zero/stage_1_and_2.py,
 stage3.py).
 """
 OF_BLOCK = 1 + 4 / 256

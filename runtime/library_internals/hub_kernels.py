@@ -1,7 +1,7 @@
 """Load hub kernels at the commits that a bundle pins.
 
-When transformers loads a model with attention from the hub, or imports the module of some families, it requests a
-version of a kernel. A version is a branch of the hub, so its code may change between two runs.
+When transformers loads a model with attention from the hub, or imports the code of certain model families, it requests
+a version of a kernel. A version is a branch of the kernel's repository, so its code may change between two runs.
 """
 
 from collections.abc import Mapping

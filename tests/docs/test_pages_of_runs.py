@@ -45,7 +45,7 @@ def test_the_counts_of_rows_are_those_that_are_written():
     assert found is not None
     page = read("docs", "outputs.md")
     for name in re.findall(r'"(\w+)"', found[1]):
-        assert f"`{name}`" in page[page.index("`data` counts") :], name
+        assert f"`{name}`" in page[page.index("`data` has these counts") :], name
 
 
 def test_the_messages_of_the_troubleshooting_page_are_those_of_the_program():

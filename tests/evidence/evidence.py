@@ -83,11 +83,11 @@ def effect(proof: Proof) -> str:
     module, _, function = proof.measure.rpartition(".")
     measure = f"`{function}` (tests/proof/measures/{module.replace('.', '/')}.py)"
     if proof.raises and proof.measure:
-        return f"{proof.raises} if {measure} is called {{after}}"
+        return f"{proof.raises} in {measure}, which the proof calls {{after}}"
     if proof.raises or proof.warns:
         return (proof.raises or "a library's warning") + " {}"
     differs = "returns different results for the rejected and the accepted spec"
-    return f"no error, but {measure}, called {{after}}, {differs}"
+    return f"no error, but {measure}, which the proof calls {{after}}, {differs}"
 
 
 def proof_of(outcome: TableRow, code: str) -> str:

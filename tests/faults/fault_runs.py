@@ -150,7 +150,7 @@ class Going:
 
     def check(self) -> None:
         """Check the state after a disturbance: there is no traceback, every checkpoint is complete, and no checkpoint
-        is missing. There must be as many checkpoints as before the start, but more than KEPT are not needed.
+        is missing. There must be at least as many checkpoints as before the start, or KEPT if there were more.
 
         A kill between a save and the deletion of older checkpoints may leave one checkpoint more than `keep` states.
         """

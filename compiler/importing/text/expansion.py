@@ -95,8 +95,8 @@ class Variables:
         return Variables(dict(self.known), dict(self.missing), arrays, tables, self.positional, self.budget)
 
     def assign(self, name: str, value: str, missing: str = "", more: bool = False) -> None:
-        """Set a variable, as `NAME=value` does or, with `more`, `NAME+=value`. `missing` is the unknown variable in the
-        value, or "".
+        """Set a variable, as `NAME=value` does or, with `more`, `NAME+=value`. `missing` is the name of a
+        variable that the value uses and whose own value is unknown, or "".
         """
         before = self.known.get(name, "") if more else ""
         missing = missing or (self.missing.get(name, "") if more else "")

@@ -84,7 +84,8 @@ def _mode(path: str, mode: int, runs: bool) -> Iterator[str]:
     if bool(mode & stat.S_IXUSR) is not runs:
         yield f"{path} {'is not' if runs else 'is'} executable, and should {'be' if runs else 'not be'}"
     elif mode & (SPECIAL | stat.S_IWOTH):
-        yield f"{path} has the mode {stat.filemode(mode)}; the compiler gives {'rwxr-xr-x' if runs else 'rw-r--r--'}"
+        given = "rwxr-xr-x" if runs else "rw-r--r--"
+        yield f"{path} has the mode {stat.filemode(mode)[1:]}; the compiler gives {given}"
 
 
 def first_difference(on_disk: bytes, made: bytes) -> tuple[str, bool]:

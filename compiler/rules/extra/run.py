@@ -168,8 +168,8 @@ def padding_token(spec: Spec) -> Iterator[Finding]:
 @rule("XP690", "reward-without-its-columns")
 def columns_of_rewards(spec: Spec) -> Iterator[Finding]:
     """`remove_unused_columns = true` cannot be combined with rewards that read columns of a row: in grpo and rloo, it
-    drops every column except the prompt. For a reward function in a file, which perhaps reads no columns, this rule
-    only warns.
+    drops every column except the prompt and images. For a reward function in a file, which perhaps reads no columns,
+    this rule only warns.
 
     Why it is bad: a reward function cannot read the dropped columns, such as the solution of a row.
 

@@ -16,7 +16,7 @@ class Packing(Feature):
     """Hooks for a run with packed rows."""
 
     def libraries_imported(self, bundle: Bundle) -> None:
-        """Filter trl's warnings that the attention of packed rows may be wrong."""
+        """Suppress trl's warnings that the attention of packed rows may be wrong."""
         logger = logging.getLogger("trl.trainer.sft_trainer")
         logger.addFilter(lambda record: not record.getMessage().startswith(DOUBTS))
 

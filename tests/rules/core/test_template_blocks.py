@@ -27,7 +27,7 @@ def test_a_template_is_divided_into_its_parts():
     ("text", "code"),
     [
         (r"{{ 'a\'b' ~ c }}", "  ~ c "),  # An escaped quote does not end the text.
-        (r"{{ 'a\\' ~ c }}", "  ~ c "),  # An escaped backslash is not an escape of the quote.
+        (r"{{ 'a\\' ~ c }}", "  ~ c "),  # A quote after an escaped backslash ends the text.
         ("{{ '}}' }}{{ d }}", "  \n d "),
         ("{{ 'it' }} it's {{ d }}", "  \n d "),  # outside of blocks, a quotation mark does not begin a string
         ("{{ 'open }} {{ d }}", ""),
