@@ -9,13 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from xpc.compiler.files.lfs import pointer
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, TypeVar
 
+    from xpc.compiler.files.workspace import Workspace
+
     T = TypeVar("T")
     Schema = list[dict[int, Any]]
 
+MAGIC = b"PAR1"
+"""The first and the last bytes of a Parquet file."""
+MANY = 256
+"""In a folder, the footers of at most this many files are read, and their columns are compared."""
 MOST = 2**24
 """Maximum size in bytes of a footer that is read."""
 VALUES = 500_000
@@ -24,10 +32,14 @@ of row groups are skipped.
 """
 DEEP = 16
 """The largest depth of nested structs and lists in a footer that is read. A normal footer has a depth of eight."""
+VERSION, LIST = 0x15, 0x19
+"""The bytes before the first two fields of a footer: the version, a number of one byte, and the list of the schema."""
 SCHEMA, ROWS = 2, 3
 """The numbers of two fields of FileMetaData: the schema, and the number of rows."""
 NAME, CHILDREN, CONVERTED = 4, 5, 6
 """The numbers of three fields of SchemaElement: the name, the number of children, and the converted type."""
+FAILURES = (IndexError, KeyError, ValueError, TypeError, AttributeError, RecursionError)
+"""The exceptions that are raised while bytes are read that are not a footer."""
 LISTS = (1, 2, 3)
 """The converted types of maps and lists in a schema. Below an element of such a type, the schema has one more element,
 often named `list`, which is not a field of the data. The fields are below that element.
@@ -48,6 +60,48 @@ def keys(tail: Callable[[int], bytes]) -> tuple[str, ...] | None:
     return _read(tail, _keys)
 
 
+def problem(head: bytes, tail: Callable[[int], bytes]) -> str | None:
+    """Why a file is not a complete Parquet file, such as "it does not begin and end with PAR1". None if it is complete,
+    and if its footer is too large to be read. `head` is the beginning of the file; see `footer` for `tail`.
+    """
+    if not head[:4] == tail(4) == MAGIC:
+        return "it does not begin and end with PAR1"
+    size = int.from_bytes(tail(8)[:4], "little")
+    data = tail(min(size, MOST) + 12)[4:-8]
+    if len(data) < min(size, MOST):
+        return f"its footer would have {size:,} bytes, more than the file"
+    try:
+        if size <= MOST and (data[0], data[2]) != (VERSION, LIST):
+            raise ValueError("not a footer of Parquet")
+        if size <= MOST:
+            _columns(*_schema(_Compact(data)))
+    except _Unknown:
+        return None
+    except FAILURES:
+        return "its footer cannot be read"
+    return None
+
+
+def of_part(path: str, number: int, workspace: Workspace) -> tuple[tuple[str, ...] | None, str | None]:
+    """Return a pair for a file of a folder: its columns (see `keys`), and why it is not a complete Parquet file (see
+    `problem`). `number` is the file's number, from 0. Both are None if the file cannot be opened, has another format,
+    or is not one of the first `MANY` files.
+    """
+    if not path.lower().endswith(".parquet") or number >= MANY:
+        return None, None
+
+    def tail(count: int) -> bytes:
+        return workspace.tail(path, count)
+
+    try:
+        if (found := keys(tail)) is not None:
+            return found, None
+        head = workspace.head(path)
+        return None, problem(head, tail) if pointer(head) is None else None
+    except OSError:
+        return None, None
+
+
 def _read(tail: Callable[[int], bytes], make: Callable[[Schema, int], T]) -> T | None:
     """Return the result of `make`, called with the elements of the schema and the number of rows. None if the footer
     cannot be read.
@@ -55,7 +109,7 @@ def _read(tail: Callable[[int], bytes], make: Callable[[Schema, int], T]) -> T |
     try:
         size = int.from_bytes(tail(8)[:4], "little")
         return None if size > MOST else make(*_schema(_Compact(tail(size + 8)[:-8])))
-    except (IndexError, KeyError, ValueError, TypeError, AttributeError, RecursionError):
+    except FAILURES:
         return None
 
 
@@ -112,6 +166,10 @@ def _columns(schema: Schema, rows: int) -> tuple[list[str], int]:
     return names, rows
 
 
+class _Unknown(ValueError):
+    """A footer that may be complete, but is larger than the limits, or has a type of values that is not read here."""
+
+
 class _Compact:
     """Reads values in Thrift's compact protocol, one after the other."""
 
@@ -146,7 +204,7 @@ class _Compact:
     def _value(self, kind: int, depth: int) -> object:
         self.values += 1
         if depth > DEEP or self.values > VALUES:
-            raise ValueError("too deep, or too much")
+            raise _Unknown("too deep, or too much")
         if kind in (1, 2):
             return kind == 1
         if kind == 3:
@@ -165,4 +223,4 @@ class _Compact:
             return [self._value(kind, depth + 1) for _ in range(size)]
         if kind == 12:
             return dict(self.fields(depth + 1))
-        raise ValueError("the footer has a field of an unknown type")
+        raise _Unknown("the footer has a field of an unknown type")

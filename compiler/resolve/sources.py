@@ -239,26 +239,25 @@ def _local(
     # imported only here, because registered data does not need it
     from xpc.compiler.data.rows import first_columns
 
-    seen: tuple[list[str], int] | None = None
+    seen = broken = None
     try:
         head = workspace.head(path)
         if pointer(head) is not None:  # unreadable contents are reported later, when they are needed
             return source, []
         columnar = path.lower().endswith(".parquet")
-        whole = not columnar or head[:4] == workspace.tail(path, 4) == b"PAR1"
-        if columnar and whole:
-            from xpc.compiler.data.parquet import footer  # imported only here, because most data is in another format
+        if columnar:
+            from xpc.compiler.data import parquet  # imported only here, because most data is in another format
 
-            seen = footer(lambda count: workspace.tail(path, count))
+            broken = parquet.problem(head, lambda count: workspace.tail(path, count))
+            seen = parquet.footer(lambda count: workspace.tail(path, count))
     except OSError as error:
         wrong = f"`{path[:80]}` cannot be read ({error.strerror or error})"
         return source, [report("XP114", wrong, label, help="make the file readable")]
-    if not whole:
-        wrong = f"`{path[:80]}` is not a complete Parquet file: it does not begin and end with PAR1"
-        return source, [report("XP114", wrong, label, help="write the file again, or name another one")]
+    if broken is not None:
+        return source, [_not_complete(path, broken, label)]
     columns = first_columns(path, head)
     if seen is not None:
-        columns, source = seen[0], evolve(source, rows=seen[1], keys=_keys(path, 0, workspace))
+        columns, source = seen[0], evolve(source, rows=seen[1], keys=parquet.of_part(path, 0, workspace)[0])
     return _shaped(source, columns, shape, block, named, b"" if columnar else head)
 
 
@@ -326,6 +325,7 @@ def _folder(
     """Return a pair: the data source for a folder, with a part for each file; and the findings. All files have the
     format of the first row in the first training file.
     """
+    from xpc.compiler.data import parquet
     from xpc.compiler.spec import folders
     from xpc.runtime.features.rows.split_files import IGNORED
 
@@ -342,29 +342,19 @@ def _folder(
             return source, [report("XP110", f"the name `{name[:80]}` in `{path[:80]}` cannot be used: {wrong}", label)]
     first = (folders.of_split(tuple(names), source.split) or names)[0]
     found, problems = _local(String(node.span, f"{path}/{first}"), label, shape, block, named)
-    parts = tuple(
-        evolve(found, path=f"{path}/{one}", found=None, rows=None, keys=_keys(f"{path}/{one}", number, block.workspace))
-        for number, one in enumerate(names)
-    )
-    return evolve(found, path=node.value, parts=parts, rows=None, keys=None), problems
+    parts = []
+    for number, one in enumerate(names):
+        columns, broken = parquet.of_part(f"{path}/{one}", number, block.workspace)
+        parts.append(evolve(found, path=f"{path}/{one}", found=None, rows=None, keys=columns))
+        if broken is not None and one != first:
+            problems.append(_not_complete(f"{path}/{one}", broken, label))
+    return evolve(found, path=node.value, parts=tuple(parts), rows=None, keys=None), problems
 
 
-MANY = 256
-"""In a folder of Parquet files, the columns of at most this many files are compared."""
-
-
-def _keys(path: str, number: int, workspace: Workspace) -> tuple[str, ...] | None:
-    """The columns of a file in a folder, with their nested keys. `number` is the file's number, from 0. None if the
-    file is unreadable, is not a Parquet file, or is not one of the first `MANY` files.
-    """
-    if not path.lower().endswith(".parquet") or number >= MANY:
-        return None
-    from xpc.compiler.data.parquet import keys
-
-    try:
-        return keys(lambda count: workspace.tail(path, count))
-    except OSError:
-        return None
+def _not_complete(path: str, why: str, label: Label) -> Diagnostic:
+    """Report a Parquet file that is damaged."""
+    what = f"`{path[:80]}` is not a complete Parquet file: {why}"
+    return report("XP114", what, label, help="write the file again, or name another one")
 
 
 def _not_here(path: str, label: Label, shape: str | None, workspace: Workspace) -> Diagnostic:

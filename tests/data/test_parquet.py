@@ -10,7 +10,7 @@ import pytest
 from case_support import spec, trained
 from compile_support import checked
 
-from xpc.compiler.data.parquet import footer, keys
+from xpc.compiler.data.parquet import footer, keys, problem
 from xpc.compiler.data.rows import count
 from xpc.grammar.diagnostic import ERROR
 from xpc.runtime.features.rows.local_sources import _other_type
@@ -110,10 +110,33 @@ def test_footers_of_every_kind_are_read_and_damaged_ones_refused(tmp_path: Path)
             data[-8 - rng.randrange(1, size)] = rng.randrange(256)
         read(bytes(data))
         keys(lambda size, data=bytes(data): data[-size:])
+        data[-8 - size : -8] = rng.randbytes(size)
+        assert problem(bytes(data[:4]), lambda size, data=bytes(data): data[-size:]) == "its footer cannot be read"
+    assert problem(whole[:4], lambda size: whole[-size:]) is None
     for hostile in (b"", b"PAR1", b"\xff" * 64 + b"\x38\0\0\0PAR1", b"\x29\xf1" + b"\xff" * 9 + b"\x0b\0\0\0PAR1",
                     b"\x1c" * 99 + b"\x63\0\0\0PAR1", b"\0\0\0\x7fPAR1"):  # fmt: skip
         assert read(hostile) is None
         assert keys(lambda size, data=hostile: data[-size:]) is None
+
+
+def test_a_damaged_file_of_a_folder_is_named(tmp_path: Path) -> None:
+    """Each damaged Parquet file of a folder is reported. A pointer of Git LFS is not damaged: it is reported when its
+    contents are needed.
+    """
+    whole = written(tmp_path, TABLES["messages"])
+    size = int.from_bytes(whole[-8:-4], "little")
+    (tmp_path / "d").mkdir()
+    pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 12\n"
+    for name, data in (
+        ("a", whole), ("b", whole[:300]), ("c", whole[: -8 - size] + b"\xc9" * size + whole[-8:]),
+        ("e", whole), ("f", pointer.encode()),
+    ):  # fmt: skip
+        (tmp_path / "d" / f"{name}.parquet").write_bytes(data)
+    found = checked(spec(train=trained('qwen2.5-3b on "d"'), batch="gbs=8 micro=1"), tmp_path)
+    assert [one.message for one in found.problems if one.code == "XP114" and "complete" in one.message] == [
+        "`d/b.parquet` is not a complete Parquet file: it does not begin and end with PAR1",
+        "`d/c.parquet` is not a complete Parquet file: its footer cannot be read",
+    ]
 
 
 @pytest.mark.parametrize("kind", [b"\x19", b"\x1c", b"\x19\x1c"])

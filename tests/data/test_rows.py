@@ -128,12 +128,16 @@ def test_path_that_is_not_a_file_of_rows_is_reported(tmp_path):
     (tmp_path / "gone.jsonl").symlink_to("nowhere")
     os.mkfifo(tmp_path / "pipe.jsonl")
     (tmp_path / "head.parquet").write_bytes(b"PAR1 and no foot")
+    (tmp_path / "foot.parquet").write_bytes(b"PAR1" + bytes(99) + b"\x63\0\0\0PAR1")
+    (tmp_path / "long.parquet").write_bytes(b"PAR1" + bytes(99) + b"\x7f\0\0\0PAR1")
     (tmp_path / "empty.parquet").write_bytes(b"")
     for name, why in (
         ("gone.jsonl", "is a link to a missing file"),
         ("pipe.jsonl", "is not a regular file"),
         ("head.parquet", "is not a complete Parquet file"),
         ("empty.parquet", "is not a complete Parquet file"),
+        ("foot.parquet", "is not a complete Parquet file: its footer cannot be read"),
+        ("long.parquet", "is not a complete Parquet file: its footer would have 127 bytes, more than the file"),
     ):
         found = checked(f'train qwen2.5-0.5b on "{name}"\n', str(tmp_path))
         assert [why in one.message for one in found.problems if one.severity == "error"] == [True], name
