@@ -311,7 +311,7 @@ def distributed(completions, **columns):
         ('"judges.py:distributed"', "$4$", "XP588", "the reward distributed cannot be checked before training"),
         ('"judges.py:short"', "$4$", "XP588", "the reward short returned 1 value"),
         ('"judges.py:nothing"', "$4$", "XP589", "the reward nothing returns None for every answer"),
-        ('"judges.py:listed"', "$4$", "", ""),
+        ('"judges.py:listed"', "$4$", "XP588", "the reward listed returned a list (["),
     ],
 )
 def test_rewards_are_called_with_the_row(warm: Warm, reward: str, solution: str, code: str, words: str) -> None:

@@ -116,8 +116,6 @@ class _Recorded:
 
 
 def _number(one: Any) -> float | None:
-    # torch converts a list of one number to this number
-    one = one[0] if isinstance(one, list | tuple) and len(one) == 1 else one
     value = None if one is None else float(one)
     return None if value is None or math.isnan(value) else value
 

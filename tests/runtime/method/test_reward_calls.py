@@ -51,6 +51,11 @@ WRONG = [
         "def r(completions, **_):\n    return [[1.0, 2.0] for _ in completions]",
         "returned a list ([1.0, 2.0]) for answer 0",
     ),
+    ("def r(completions, **_):\n    return [[1.0] for _ in completions]", "returned a list ([1.0]) for answer 0"),
+    (
+        "import numpy\ndef r(completions, **_):\n    return numpy.ones((len(completions), 1))",
+        "returned a ndarray (array([1.])) for answer 0",
+    ),
     ("def r(completions, **_):\n    return ['1.0' for _ in completions]", "returned a str ('1.0') for answer 0"),
     ("def r(completions, **_):\n    return [0.0, 'x', 0.0, 0.0]", "returned a str ('x') for answer 1"),
     ("def r(completions, **_):\n    return [float('-inf') for _ in completions]", "returned -inf for answer 0"),
@@ -80,6 +85,7 @@ RIGHT = [
     "def r(completions, **_):\n    return [True, 1, 0.5, float('nan')]",
     "async def r(completions, **_):\n    return [1.0 for _ in completions]",
     "import torch\ndef r(completions, **_):\n    return torch.ones(len(completions))",
+    "import torch\ndef r(completions, **_):\n    return torch.ones(len(completions), 1)",
     "import numpy\ndef r(completions, **_):\n    return numpy.zeros(len(completions))",
     "def r(completions, **_):\n    return (1 for _ in completions)",
     "def r(completion_ids, prompts, solution, completions):\n"
