@@ -4,6 +4,7 @@ none of the stacks' libraries.
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -243,6 +244,15 @@ def test_pins_are_the_versions_that_the_table_was_read_from(name: str) -> None:
     assert "deepspeed" not in stack.requirements()
     assert stack.requirements("zero")["deepspeed"] == stack.pins["deepspeed"]
     assert set(stack.requirements(*stack.table["policy"]["extras"])) == set(stack.pins)
+
+
+@pytest.mark.parametrize("name", stacks.names())
+def test_a_refusal_names_the_versions_of_its_own_stack(name: str) -> None:
+    stack = stacks.load(name)
+    assert stack is not None
+    reasons = [*stack.lacking("optimizers").values(), *stack.lacking("schedules").values()]
+    named = {one for reason in reasons for one in re.findall(r"transformers (\d+\.\d+)", reason)}
+    assert named <= {".".join(stack.pins["transformers"].split(".")[:2])}
 
 
 def test_the_training_extra_is_the_default_target() -> None:

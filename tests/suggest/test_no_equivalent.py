@@ -23,6 +23,8 @@ from xpc.compiler.suggest import no_equivalent
 
 KINDS = ("none", "left", "family")
 NO_TRAINER = "the stack has no such trainer"
+NO_LOSS = "no trainer of the three stacks has this loss"
+NO_OPTIMIZER = "`optim` of transformers has no such optimizer, on none of the three stacks"
 FRAGMENT = re.compile(r"(?:^|\s)(\w+)(?: [-\w\"{}.]+)?\(([^()]*)\)")
 """Matches a clause with its settings in an advice, such as `method grpo(level=sequence)`."""
 
@@ -116,9 +118,15 @@ def test_a_key_that_an_importer_translates_has_an_equivalent() -> None:
     assert seen > 500
 
 
+def installed(target: str, library: str) -> Path:
+    """The folder of a library in the environment of a stack."""
+    (found,) = Path(os.path.dirname(os.path.dirname(interpreter(target)))).glob(f"lib/python3*/site-packages/{library}")
+    return found
+
+
 def trainers(target: str) -> set[str]:
     """The trainers of a stack's TRL. Each is named by its module, such as `onlinedpo`."""
-    (library,) = Path(os.path.dirname(os.path.dirname(interpreter(target)))).glob("lib/python3*/site-packages/trl")
+    library = installed(target, "trl")
     found = {path.stem.removesuffix("_trainer") for path in library.glob("trainer/*_trainer.py")}
     found |= {path.name for path in library.glob("experimental/*") if path.is_dir()}
     return {no_equivalent._letters(one) for one in found}
@@ -126,9 +134,20 @@ def trainers(target: str) -> set[str]:
 
 @pytest.mark.parametrize("target", stacks.names())
 def test_a_trainer_that_the_stack_has_is_not_called_absent(target: str) -> None:
-    absent = {name.removeprefix("method") for name, why in names("none").items() if why == NO_TRAINER}
+    none = names("none").items()
+    absent = {name.removeprefix("method").removeprefix("loss") for name, why in none if why in (NO_TRAINER, NO_LOSS)}
     assert "dpo" in trainers(target)
     assert absent & trainers(target) == set()
+
+
+@pytest.mark.parametrize("target", stacks.names())
+def test_an_optimizer_of_transformers_is_not_called_absent(target: str) -> None:
+    absent = {name.removeprefix("optimizer") for name, why in names("none").items() if why == NO_OPTIMIZER}
+    text = (installed(target, "transformers") / "training_args.py").read_text(encoding="utf-8")
+    optimizers = {letters(one) for one in re.findall(r"^    [A-Z0-9_]+ = \"(\w+)\"", text, re.MULTILINE)}
+    assert "adamwtorch" in optimizers
+    assert "lamb" in absent
+    assert absent & optimizers == set()
 
 
 @pytest.mark.parametrize(
