@@ -186,7 +186,7 @@ def not_compared(spec: Spec) -> Iterator[Finding]:
             yield Finding(
                 source.label,
                 f"`{source.name[:80]}` has {kinds}, and xpc does not know whether the chat template writes such parts",
-                "the run checks this before its first step, and `chat_template = qwen3` writes such parts",
+                "`xpc preview` shows what the template writes, and the run checks this before its first step",
             )
 
 

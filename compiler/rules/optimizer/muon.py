@@ -60,7 +60,7 @@ def scale_of_another_muon(spec: Spec) -> Iterator[Finding]:
     Source: deepspeed 0.19.8 `runtime/zero/muon/original_muon.py` (`_aspect_ratio_scale`), torch 2.13 `optim/_muon.py`
     (`_adjust_lr`); confirmed by running it.
     """
-    if not spec.zero_stage or spec.text("optimizer.adjust_lr") == "original":
+    if not _stage_with_muon(spec) or spec.text("optimizer.adjust_lr") == "original":
         return
     written, more = spec.written("optimizer.adjust_lr"), " with about ten times the `lr`, or `strategy ddp`"
     yield Finding(
@@ -87,7 +87,7 @@ def clipped_after_muon(spec: Spec) -> Iterator[Finding]:
     Source: deepspeed 0.19.8 `runtime/zero/stage_1_and_2.py` (`get_flat_partition`), `stage3.py`
     (`_apply_muon_to_accumulated_grads`); confirmed by running it.
     """
-    if not spec.zero_stage or not spec.real("optimizer.clip"):
+    if not _stage_with_muon(spec) or not spec.real("optimizer.clip"):
         return
     written = spec.written("optimizer.clip")
     yield Finding(
@@ -110,7 +110,7 @@ def muon_with_reduce_scatter(spec: Spec) -> Iterator[Finding]:
 
     Source: deepspeed 0.19.8 `runtime/zero/stage3.py`; confirmed by running it.
     """
-    if spec.zero_stage == 3 and spec.get("strategy.reduce_scatter") is not False:
+    if _stage_with_muon(spec) == 3 and spec.get("strategy.reduce_scatter") is not False:
         yield Finding(
             spec.location("strategy", "scatters the gradients"),
             "Muon under zero3 needs complete gradients",
@@ -153,6 +153,11 @@ def not_a_matrix(spec: Spec) -> Iterator[Finding]:
             f"write {_adamw(spec)}",
             (spec.model.label,),
         )
+
+
+def _stage_with_muon(spec: Spec) -> int:
+    """The stage of ZeRO, or 0 if the stack's DeepSpeed has no Muon, which XP135 refuses."""
+    return spec.zero_stage if spec.stack.facts.zero_muon else 0
 
 
 def _adamw(spec: Spec) -> str:
