@@ -83,6 +83,17 @@ def test_mesh_counts_the_processes(tmp_path) -> None:
     assert "hardware 8 x" in launched(text + "num_processes: 8\nnum_machines: 1\n", tmp_path).text
 
 
+def test_fsdp_recomputes_activations_where_the_trainer_does_not(tmp_path) -> None:
+    """transformers refuses FSDP's checkpointing together with the trainer's, so such files turn the trainer's off."""
+    text = "distributed_type: FSDP\nfsdp_config:\n  fsdp_activation_checkpointing: {}\nnum_processes: 4\n"
+    for off in ("gradient_checkpointing: false\n", ""):
+        found = launched(text.format("true"), tmp_path, recipe=HEAD + off)
+        assert not found.draft.wrong, found.messages
+        assert "memory {\n  checkpointing\n}" in found.text
+    found = launched(text.format("false"), tmp_path, recipe=HEAD + "gradient_checkpointing: false\n")
+    assert "checkpointing\n" not in found.text.replace("checkpointing = false", "")
+
+
 def test_deepspeed_file_decides_over_multi_gpu(tmp_path) -> None:
     (tmp_path / "ds.json").write_text(json.dumps({"zero_optimization": {"stage": 3}}))
     found = launched("distributed_type: MULTI_GPU\nnum_processes: 8\n", tmp_path, "--deepspeed",

@@ -72,6 +72,12 @@ def _fsdp_rest(draft: Draft, table: Entries) -> None:
         else:
             draft.note(params, "nothing is offloaded")
     if again is not None and boolean(again):
+        trainer = draft.settings.get("memory.checkpointing")
+        if trainer is not None and trainer.text == "false":
+            # transformers refuses both keys, so who recomputes by FSDP turns the trainer's key off
+            del draft.settings["memory.checkpointing"]
+            if trainer.entry is not None:
+                draft.note(trainer.entry, "FSDP recomputes activations instead of the trainer")
         draft.put("memory.checkpointing", True, again, "one setting turns on recomputation, by FSDP or by the trainer")
     elif again is not None:
         draft.note(again, "`gradient_checkpointing` decides")

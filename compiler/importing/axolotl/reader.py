@@ -180,12 +180,7 @@ def _xformers(draft: Draft, entry: Entry) -> None:
 
 def _sharding(draft: Draft, named: Entries, overrides: Overrides, found: Machines) -> None:
     config = named.get("fsdp_config")
-    again = draft.settings.get("memory.checkpointing")
     inside = {} if config is None else config.mapping
-    theirs = inside.get("fsdp_activation_checkpointing", inside.get("activation_checkpointing"))
-    if theirs is not None and boolean(theirs) and again is not None and again.text == "false":
-        # in axolotl, activations are checkpointed if either of the two keys is on
-        del draft.settings["memory.checkpointing"]
     workers = named.get("ray_num_workers")
     if workers is not None:
         sharding.count(draft, workers, "total", found)
