@@ -27,9 +27,9 @@ LARGEST_CARD = 2**16
 CARD_SECONDS = 5
 """The hub must answer the request for a card within this many seconds."""
 IMAGE_QUESTION = (
-    '[{"role": "user", "content": [{"type": "image", "path": "image.png"}, {"type": "text", "text": "What is this?"}]}]'
+    '{"role": "user", "content": [{"type": "image", "path": "image.png"}, {"type": "text", "text": "What is this?"}]}]'
 )
-RATED = '[{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi!"}]'
+RATED = '{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi!"}]'
 NO_RESULT = ("_min_reward", "_mean_reward", "_max_reward", "_token_accuracy")
 """Endings of metrics that do not count as results. They are a reward model's scores, of which no value is the best, and
 the share of tokens that a model predicts correctly."""
@@ -98,6 +98,22 @@ def lines(found: Mapping[str, Result]) -> str:
     return text
 
 
+def deciding(found: Mapping[str, object]) -> str:
+    """The metric by which runs with these results are compared, such as ``eval_loss``; empty if there is none."""
+    return next((one for one in [*(key for key in found if key.startswith("eval_")), *WORDS] if one in found), "")
+
+
+def winner(best: Mapping[str, tuple[str, Result]]) -> str:
+    """The name of the best of several runs; empty if they cannot be compared. ``best`` maps the name of each run to the
+    metric `deciding` and its result.
+    """
+    keys = {key for key, _ in best.values()}
+    if len(keys) != 1 or len(best) < 2:
+        return ""
+    known = [name for name in best if not isnan(best[name][1]["best"])] or list(best)
+    return (max if keys.pop().endswith(HIGHER) else min)(known, key=lambda name: best[name][1]["best"])
+
+
 def overview(members: str, statuses: Sequence[str]) -> str:
     """A line for each member of a sweep. It has the best value of the metric by which the runs are compared.
 
@@ -115,15 +131,9 @@ def overview(members: str, statuses: Sequence[str]) -> str:
                 found = json.load(handle)["results"]
         except (OSError, ValueError, LookupError, TypeError):
             continue
-        order = [*(key for key in found if key.startswith("eval_")), *WORDS]
-        if status == "0" and (key := next((one for one in order if one in found), "")):
+        if status == "0" and (key := deciding(found)):
             best[name] = key, {part: float(value) for part, value in found[key].items()}
-    keys = {key for key, _ in best.values()}
-    wins = ""
-    if len(keys) == 1 and len(best) > 1:
-        higher = next(iter(keys)).endswith(HIGHER)
-        known = [name for name in best if not isnan(best[name][1]["best"])] or list(best)
-        wins = (max if higher else min)(known, key=lambda name: best[name][1]["best"])
+    wins = winner(best)
     text, width = "", max((len(name) for name, _ in ended), default=0)
     for name, status in ended:
         what = f"failed with exit status {status}" if status != "0" else "trained"
@@ -224,22 +234,26 @@ def ending(
     return "\n".join(lines)
 
 
-def usage(scores: bool, chat: bool, settings: Mapping[str, Any], folder: str, written: str = "") -> list[str]:
+def usage(
+    scores: bool, chat: bool, settings: Mapping[str, Any], system: str | None, folder: str, written: str = ""
+) -> list[str]:
     """Lines of Python that load the weights in ``folder`` and use them. For adapters, they also load the base, with
-    these ``settings`` of its configuration. If the folder has a processor, the model reads images. ``written`` is the
-    folder's name in these lines.
+    these ``settings`` of its configuration. If the folder has a processor, the model reads images. ``system`` is the
+    spec's system prompt, and ``written`` the folder's name in these lines.
     """
     images = os.path.exists(os.path.join(folder, "processor_config.json"))
+    turn = {"role": "system", "content": [{"type": "text", "text": system}] if images else system}
+    first = f"[{json.dumps(turn, ensure_ascii=not str(system).isprintable())}, " if system else "["
     if images:
-        task, call = "image-text-to-text", f"text={IMAGE_QUESTION}, max_new_tokens=64"
+        task, call = "image-text-to-text", f"text={first}{IMAGE_QUESTION}, max_new_tokens=64"
     else:
         task = "text-classification" if scores else "text-generation"
-        call = '[{"role": "user", "content": "Hello"}]' if chat and not scores else '"Hello"'
+        call = first + '{"role": "user", "content": "Hello"}]' if chat and not scores else '"Hello"'
         # otherwise a pipeline passes the score through a sigmoid
         call += ', function_to_apply="none"' if scores else ", max_new_tokens=64"
     rendering = []
     if scores and chat:
-        rendering = [f"text = ask.tokenizer.apply_chat_template({RATED}, tokenize=False)"]
+        rendering = [f"text = ask.tokenizer.apply_chat_template({first}{RATED}, tokenize=False)"]
         call = 'text, add_special_tokens=False, function_to_apply="none"'
     answer = '["score"]' if scores else '["generated_text"]' + '[-1]["content"]' * (chat or images)
     return [*_loading(folder, written or folder, task, scores, settings), *rendering, f"print(ask({call})[0]{answer})"]
@@ -324,9 +338,7 @@ def _card_of(source: Mapping[str, Any], bundle: str) -> str | None:
     if source["id"] is None:
         roots = [os.environ.get("XPC_DATA_ROOT"), os.path.dirname(bundle), os.getcwd()]
         places = [os.path.join(root, source["path"]) for root in roots if root]
-        folders = [
-            place if os.path.isdir(place) else os.path.dirname(place) for place in places if os.path.exists(place)
-        ]
+        folders = [one if os.path.isdir(one) else os.path.dirname(one) for one in places if os.path.exists(one)]
         card = os.path.join(folders[0], "README.md") if folders else ""
         return card if os.path.isfile(card) else None
     from huggingface_hub import hf_hub_download
@@ -346,11 +358,9 @@ def licence(card: str) -> str | None:
     with open(card, encoding="utf-8", errors="replace") as handle:
         head = handle.read(LARGEST_CARD)
     found = re.match(r"---\s*\n(.*?)\n---\s*(?:\n|\Z)", head, re.S)
-    lines = (
-        dict(re.findall(r"^(license|license_name):[ \t]*['\"]?([\w.+-]{1,60})['\"]?[ \t]*$", found[1], re.M))
-        if found
-        else {}
-    )
+    if found is None:
+        return None
+    lines = dict(re.findall(r"^(license|license_name):[ \t]*['\"]?([\w.+-]{1,60})['\"]?[ \t]*$", found[1], re.M))
     return lines.get("license_name") or lines.get("license")
 
 

@@ -11,17 +11,22 @@ from xpc.compiler.files import bundled
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.report.bundle_record import BundleRecord, bundle_of, members_of, output_of, position, read_bundle
 from xpc.compiler.report.row import Row, time
-from xpc.compiler.report.rows import rows_of
-from xpc.compiler.report.run_record import RunRecord, read_run, runs_inside
+from xpc.compiler.report.rows import rewarded, rows_of
+from xpc.compiler.report.run_record import FINISHED, RunRecord, read_run, runs_inside
 from xpc.compiler.review.changes import Comparison, compare_operands
 from xpc.compiler.review.operands import DoesNotCompile
 from xpc.grammar.record import field, mutable
+from xpc.runtime.result import deciding
+from xpc.runtime.result import winner as best_of
 
 NO_BUNDLE = "the bundle of this run was not found: name it with --bundle DIR"
 MOST = 24
 """Maximum number of runs in a report."""
 NAMED = 6
 """The largest number of values that the summary of a run names."""
+
+LEARNED = ("assistant_only_loss", "completion_only_loss")
+"""Arguments that choose the tokens which a loss covers."""
 
 
 @mutable
@@ -48,6 +53,28 @@ class Entry:
         shown = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
         differing = f"not as planned: {shown}" if names else "nothing differs from the plan"
         return f"{self.run.status} at step {self.run.step:,}{spent}" + (f"; {differing}" if self.bundle else "")
+
+
+def winner(found: Sequence[Entry]) -> str:
+    """One line about the best of several runs, by the same metric as a sweep's `launch.sh --all`. Empty if the runs
+    cannot be compared: a bundle is missing, or method, rows or learned tokens differ.
+    """
+    stated = [None if one.bundle is None else one.bundle.stated for one in found]
+    compared = [
+        None if one is None else (one["method"], one["data"], *map(one["arguments"].get, LEARNED)) for one in stated
+    ]
+    if None in compared or any(one != compared[0] for one in compared):
+        return ""
+    all_results = {one.label: one.run.results(rewarded(one.bundle)) for one in found if one.run is not None}
+    known = {label: (key, results[key]) for label, results in all_results.items() if (key := deciding(results))}
+    best = best_of(known)
+    if not best:
+        return ""
+    key, values = known[best]
+    unfinished = [one.label for one in found if one.run is not None and one.run.status != FINISHED]
+    return f"best {key}: {best}, {values['best']:.4g} at step {values['best_step']:,}" + (
+        f" (not finished: {', '.join(unfinished)})" if unfinished else ""
+    )
 
 
 def entry(folder: str, bundle: str | None) -> Entry:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from xpc.compiler.render.page import page as frame
 from xpc.compiler.render.page import text
 from xpc.compiler.render.visible import visible
-from xpc.compiler.report.entry import Entry
+from xpc.compiler.report.entry import Entry, winner
 from xpc.compiler.report.row import Row
 from xpc.compiler.report.show import HEADS, overview
 from xpc.compiler.review.show import headline, sections
@@ -27,8 +27,8 @@ def page(found: Sequence[Entry]) -> str:
     """The HTML page of one run, or of several runs with their curves in one picture."""
     names = ", ".join(one.label for one in found)
     body = [f"<h1>{text(names)}</h1>"]
-    if len(found) == 1:
-        body.append(f"<p class=verdict>{text(found[0].summary)}</p>")
+    if verdict := found[0].summary if len(found) == 1 else winner(found):
+        body.append(f"<p class=verdict>{text(verdict)}</p>")
     body += _curves(found) if len(found) > 1 else _pictures(found[0])
     if len(found) > 1:
         body += _overview(found)

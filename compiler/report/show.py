@@ -8,7 +8,7 @@ from math import isfinite
 
 from xpc.compiler.lower.readme import cell
 from xpc.compiler.render.visible import visible
-from xpc.compiler.report.entry import Entry
+from xpc.compiler.report.entry import Entry, winner
 from xpc.compiler.report.row import Row
 from xpc.compiler.report.run_record import RunRecord
 from xpc.compiler.review import show
@@ -33,6 +33,7 @@ def as_text(found: Sequence[Entry]) -> str:
     lines = [visible(", ".join(one.label for one in found))]
     if several:
         rows = [[f"{group}: {name}", *texts] for group, name, texts in overview(found)]
+        lines += [visible(one) for one in [winner(found)] if one]
         lines += ["", *_aligned([["", *(one.label for one in found)], *rows], WIDEST_OF_RUNS)]
         for one in found[1:]:
             if one.diff is not None:
@@ -75,6 +76,7 @@ def markdown(found: Sequence[Entry]) -> str:
     """
     lines = [f"# {cell(', '.join(one.label for one in found))}"]
     if len(found) > 1:
+        lines += [part for one in [winner(found)] if one for part in ("", cell(one))]
         lines += ["", *_overview(found)]
         for one in found[1:]:
             if one.diff is not None:

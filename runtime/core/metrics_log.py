@@ -197,9 +197,9 @@ def finish(bundle: Bundle, trainer: Trainer, seconds: float, started_at: str | N
         }
         picture = result.draw(folder, say)
         changed = {key: value for one in bundle.features for key, value in one.base_settings(bundle, trainer).items()}
-        use = partial(result.usage, bundle.plan["method"]["scores"], bundle.conversational, changed)
-        sources, written = [bundle.model, *bundle.sources()], bundle.arguments["output_dir"]
-        result.complete_cards(folder, facts, bundle.folder, sources, written, use)
+        scores, sources = bundle.plan["method"]["scores"], [bundle.model, *bundle.sources()]
+        use = partial(result.usage, scores, bundle.conversational, changed, bundle.data.get("system"))
+        result.complete_cards(folder, facts, bundle.folder, sources, bundle.arguments["output_dir"], use)
         facts["files"] = final_files(folder)
         text = json.dumps(facts, indent=2, allow_nan=False, default=str)
         # the seal is the digest of the text before the seal is added

@@ -179,8 +179,7 @@ def _trainer(bundle: Bundle, args: Arguments) -> tuple[Trainer, Tokenizer]:
     progress.now("reading the rows")
     # process 0 maps and caches the rows, then the others read the cache; trl's trainers tokenize in this way, too
     rows, evaluation = _first_then_all(lambda: data.build(bundle, tokenizer))
-    # The seed determines the initial weights of score heads and adapters.
-    set_seed(args.seed)
+    set_seed(args.seed)  # the seed determines the initial weights of score heads and adapters
     progress.now("loading the model")
     model = load_model(bundle, tokenizer)
     progress.now("preparing the rows and vLLM" if bundle.arguments.get("use_vllm") else "preparing the rows")
@@ -206,7 +205,8 @@ def _trainer(bundle: Bundle, args: Arguments) -> tuple[Trainer, Tokenizer]:
     by = {"NO": "", "DEEPSPEED": ", DeepSpeed", "FSDP": ", FSDP"}.get(bundle.run["distributed_type"], ", DDP")
     processes = "one process" if args.world_size == 1 else f"{args.world_size} processes"
     many, sequences = len(rows) - losses.left_out, len(trainer.train_dataset)
-    packed = f", packed into {sequences:,} sequences" if bundle.arguments.get("packing") else ""
+    split = "split and " if bundle.data.get("long") == "chunk" else ""
+    packed = f", {split}packed into {sequences:,} sequences" if bundle.arguments.get("packing") else ""
     say(f"{many if packed else max(many, sequences):,} rows to train on{packed}, {processes}{by}")  # texts may be split
     return trainer, tokenizer
 

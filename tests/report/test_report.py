@@ -213,16 +213,26 @@ def test_several_runs_are_columns_and_their_specs_are_compared(location: Path) -
     text, status = report(parse(["out/x", "out/y", "--html", "r.html", "--format", "markdown"]))
     assert status == 0
     assert "| Outcome: steps | 10 | 8 |" in text
+    assert "\n\nbest loss: x, 0.4 at step 10 (not finished: y)\n\n" in text
     assert "## Spec of y, compared with x" in text
     assert "optimizer.lr  1e-05 -&gt; 3e-05" in text
     page = (location / "r.html").read_text()
     assert page.count("<svg") == 3
     assert page.count('stroke="#0072b2"') == page.count('stroke="#d55e00"') == 3
+    assert "best loss: x, 0.4 at step 10" in page
     found = json.loads(report(parse(["out/x", "out/y", "--json"]))[0])
     jsonschema.validate(found, SCHEMA)
     assert found["runs"][0]["diff"] is None
     (change,) = [one for one in found["runs"][1]["diff"]["groups"][0]["settings"] if one["name"] == "optimizer.lr"]
     assert (change["before"], change["after"]) == (1e-05, 3e-05)
+
+
+def test_runs_of_other_rows_or_learned_tokens_have_no_best_run(location: Path) -> None:
+    run(location)
+    for change in ("data(unique)\n", "method sft(assistant_only)\n"):
+        compiled(location, "y", SPEC + change)
+        run(location, "y")
+        assert "best loss" not in report(parse(["out/x", "out/y"]))[0]
 
 
 def test_each_reward_function_of_several_runs_has_a_panel(location: Path) -> None:

@@ -244,12 +244,24 @@ def test_a_picture_that_fails_ends_no_run(tmp_path: Path) -> None:
 def test_the_lines_of_use_are_python() -> None:
     for scores in (True, False):
         for chat in (True, False):
-            first, second, *rest = lines = result.usage(scores, chat, {}, 'a "folder"')
+            first, second, *rest = lines = result.usage(scores, chat, {}, None, 'a "folder"')
             compile("\n".join(lines), "use", "exec")
             assert "text-classification" in second if scores else "text-generation" in second
             assert ('"role"' in rest[0]) == chat
             assert ('function_to_apply="none"' in rest[-1]) == scores
             assert first == "from transformers import pipeline"
+
+
+def test_the_lines_of_use_ask_with_the_system_prompt_of_the_rows(tmp_path: Path) -> None:
+    turn = {"role": "system", "content": 'Say "four".\n'}
+    for scores in (False, True):
+        assert f'[{json.dumps(turn)}, {{"role": "user"' in "\n".join(
+            result.usage(scores, True, {}, turn["content"], "x")
+        )
+    assert "system" not in "".join(result.usage(False, False, {}, "Be brief.", "x"))  # rows of plain text have no turns
+    (tmp_path / "processor_config.json").write_text("{}")
+    *_, asked = result.usage(False, True, {}, "Be brief.", str(tmp_path))
+    assert '[{"role": "system", "content": [{"type": "text", "text": "Be brief."}]}, {"role": "user"' in asked
 
 
 def test_the_lines_of_use_load_adapters_with_their_tokenizer(tmp_path: Path) -> None:
@@ -260,7 +272,7 @@ def test_the_lines_of_use_load_adapters_with_their_tokenizer(tmp_path: Path) -> 
     (tmp_path / "adapter_config.json").write_text(named)
     for scores, loader in ((False, "CausalLM"), (True, "SequenceClassification")):
         for settings in ({}, {"x_scaling": {"factor": 4.0}}):
-            text = "\n".join(result.usage(scores, False, settings, str(tmp_path), "out/x"))
+            text = "\n".join(result.usage(scores, False, settings, None, str(tmp_path), "out/x"))
             compile(text, "use", "exec")
             assert 'tokenizer=AutoTokenizer.from_pretrained("out/x")' in text
             assert ("num_labels=1" in text) == scores
@@ -270,7 +282,7 @@ def test_the_lines_of_use_load_adapters_with_their_tokenizer(tmp_path: Path) -> 
 
 
 def test_the_lines_of_use_name_a_folder_as_it_is_written() -> None:
-    assert '"/out/Käse"' in result.usage(False, False, {}, "/out/Käse")[1]
+    assert '"/out/Käse"' in result.usage(False, False, {}, None, "/out/Käse")[1]
 
 
 @pytest.mark.parametrize(
@@ -307,7 +319,7 @@ def test_cards_get_picture_numbers_licences_and_use(tmp_path: Path, monkeypatch:
              "tokens": 1234.0, "steps": 2, "sequences": 16, "seconds": 3.0, "measured": {"starts": 2}}  # fmt: skip
     sources = [{"id": None, "path": "model", "revision": None}, {"id": None, "path": "rows.jsonl", "split": "train"}]
     result.complete_cards(
-        str(out), facts, str(tmp_path / "my x.bundle"), sources, "out", partial(result.usage, False, True, {})
+        str(out), facts, str(tmp_path / "my x.bundle"), sources, "out", partial(result.usage, False, True, {}, None)
     )
     card = (out / "README.md").read_text()
     assert "| `model` | gemma |\n| `rows.jsonl` | unknown: no README.md of this source is here |" in card
