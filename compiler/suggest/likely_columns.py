@@ -161,6 +161,5 @@ def _expected(method: str, columns: Iterable[str], ref: str, turns: Mapping[str,
         holds = f"rows for {method} have {', or '.join(' and '.join(SHAPES[one]) for one in usual)}"
     if METHODS[method].shapes[0] == "prompt":
         return f"{holds}; `data(prompt=NAME)` names the column of prompts"
-    if method == "sft":
-        return f"{holds}; with other columns, write a `format` and `columns`"
-    return f"{holds}; list other columns in this order: `data(format={usual[0]}, columns=[NAME, ...])`"
+    shape = "prompt_completion" if method == "sft" else usual[0]
+    return f"{holds}; list other columns in this order: `data(format={shape}, columns=[NAME, ...])`"

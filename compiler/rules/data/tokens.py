@@ -158,10 +158,12 @@ def system_never_used(spec: Spec) -> Iterator[Finding]:
     if spec.method.shapes[0] == "prompt":  # the runtime turns prompts into conversations, so they get the system prompt
         return
     if spec.get("data.system") is not None and rows.all_texts(spec.data):
+        answers = all(one.shape in ("prompt_completion", "unpaired") for one in spec.data)
+        turns = "write `data(chat)`, which turns prompts and answers into conversations, or " * answers
         yield Finding(
             spec.location("data.system", "never used"),
             "there is a system prompt, but no row is a conversation",
-            "leave `system` out",
+            f"{turns}leave `system` out",
             (spec.data[0].label,),
         )
 

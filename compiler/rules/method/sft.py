@@ -47,10 +47,11 @@ def loss_mask(spec: Spec) -> Iterator[Finding]:
             if source in reported:
                 continue
             reported.append(source)
+            answers = path == "method.assistant_only" and source.shape == "prompt_completion"
             yield Finding(
                 spec.location(path, f"needs {what}"),
                 f"`{path[7:]}` cannot be used with rows of {source.shape}",
-                f"leave `{path[7:]}` out",
+                f"leave `{path[7:]}` out" + ": without it, the loss already covers only the completions" * answers,
                 (source.label,),
             )
 
