@@ -184,10 +184,11 @@ def _steps(spec: Spec, given: Assumptions) -> tuple[int | None, str]:
     steps = spec.get("train.steps")
     if steps is not None:
         return int(steps), ""
-    rows = given.rows if given.rows is not None else trained(spec)
+    rows, packed = given.rows if given.rows is not None else trained(spec), spec.flag("batch.packing")
     if rows is None:
-        pieces = " after long texts are split" if spec.get("data.long") == "chunk" else ""
-        return None, f"the number of rows{pieces} is not known: `--rows N` states it"
+        pieces = " after long texts are split" if spec.get("data.long") == "chunk" and not packed else ""
+        length = ", and `--tokens N` their average length" if packed and given.tokens is None else ""
+        return None, f"the number of rows{pieces} is not known: `--rows N` states it{length}"
     if spec.method.generates and spec.method.grouped:
         group = spec.get("method.generations") or 1
         rounds = spec.get("method.steps_per_generation") or spec.integer("batch.accum")
@@ -195,7 +196,7 @@ def _steps(spec: Spec, given: Assumptions) -> tuple[int | None, str]:
         rows -= rows % together  # trl's RepeatSampler drops prompts that do not fill a last round of generation.
         rows *= group  # `gbs` counts completions, and a prompt has `group` completions.
         rows *= spec.get("method.iterations") or 1  # The run trains `iterations` times on each completion.
-    if spec.flag("batch.packing"):
+    if packed:
         if given.tokens is None:
             return None, "the number of packed rows is not known: `--tokens N` states the average length of a row"
         rows = max(1, ceil(rows * given.tokens / row_tokens(spec)))

@@ -11,7 +11,7 @@ from datetime import timedelta
 from . import errors
 
 FIRST, LONGEST = 10.0, 60.0
-"""The first line about a phase is printed after FIRST seconds. Each wait is twice the last one, at most LONGEST."""
+"""The first line is printed after FIRST seconds. The next waits are as long on a terminal; in a log each is doubled."""
 
 
 class Phase:
@@ -56,7 +56,7 @@ def _watch(idle: Callable[[], bool], started: float = 0.0, wait: float = FIRST) 
         silent = time.monotonic() - errors.printed
         if Phase.name and silent >= wait and idle() and not (sys.stderr.isatty() and Phase.bar()):
             errors.say(line(time.monotonic() - started))
-            wait = min(2 * wait, LONGEST)
+            wait = FIRST if sys.stderr.isatty() else min(2 * wait, LONGEST)
         os.environ["XPC_PRINTED"] = str(errors.printed)  # child processes read here when the last line was printed
 
 

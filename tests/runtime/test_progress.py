@@ -39,7 +39,16 @@ def test_a_phase_within_another_returns_to_it():
     assert progress.Phase.name == "preparing the rows"
 
 
-def test_a_silent_phase_prints_at_growing_intervals(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(
+    ("terminal", "printed"),
+    [
+        (False, ["0:00:10", "0:00:30", "0:01:10", "0:02:10"]),
+        (True, [f"0:0{seconds // 60}:{seconds % 60:02}" for seconds in range(10, 160, 10)]),
+    ],
+)
+def test_a_silent_phase_prints_at_growing_intervals_and_on_a_terminal_every_ten_seconds(
+    monkeypatch: pytest.MonkeyPatch, terminal: bool, printed: list[str]
+):
     lines: list[str] = []
     clock = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
@@ -55,17 +64,16 @@ def test_a_silent_phase_prints_at_growing_intervals(monkeypatch: pytest.MonkeyPa
             "a process that starts now reads when the last line was printed"
         )
         clock[0] += 0.5
-        if clock[0] > 200:
+        if clock[0] > 155:
             raise StopIteration
 
     monkeypatch.setattr(errors, "say", say)
     monkeypatch.setattr(progress.time, "sleep", tick)
+    monkeypatch.setattr(progress.sys.stderr, "isatty", lambda: terminal, raising=False)
     progress.now("loading the model")
     with pytest.raises(StopIteration):
         progress._watch(lambda: True)
-    assert [one.split(", ")[1].removesuffix(" so far") for one in lines] == [
-        "0:00:10", "0:00:30", "0:01:10", "0:02:10", "0:03:10",
-    ]  # fmt: skip
+    assert [one.split(", ")[1].removesuffix(" so far") for one in lines] == printed
 
 
 @pytest.mark.slow
