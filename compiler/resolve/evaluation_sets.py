@@ -113,12 +113,17 @@ class Sets:
         source, found = find_source(row, block)
         first = self.trained[0]
         if block.shape is None and not known and source.found is None:
-            again, other = find_source(row, evolve(block, shape=first.wording or first.shape))
+            like_trained = evolve(block, shape=first.wording or first.shape)
+            again, other = find_source(row, like_trained)
             alike = (
                 first.only and not again.only and set(first.columns or ()) <= set(again.found or first.columns or ())
             )
             if alike:
-                again = evolve(again, columns=first.columns, only=True)
+                names = list(first.columns or ())
+                if first.wording is not None and first.context is not None:
+                    names.insert(1, first.context)
+                # the rows are read again, because a stored survey is about the columns with which it was made
+                again, other = find_source(row, evolve(like_trained, columns=tuple(names)))
             if alike or again.found is None:
                 source, found = again, other
         self.problems += found

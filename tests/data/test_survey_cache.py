@@ -192,6 +192,15 @@ def test_a_survey_comes_back_as_it_was(tmp_path: Path) -> None:
         assert survey_cache.recall(memory, str(file), "messages", ("m",)) is None
 
 
+def test_an_evaluation_file_with_the_columns_of_the_training_data_has_the_same_findings_later(location: Path) -> None:
+    rows = "q,a\n" + "".join(f"{number} + 2?,4\n" for number in range(6))
+    root = put(location.parent, {"rows.csv": rows, "eval.csv": rows.replace("2?", "3?")})
+    spec = SPEC.replace(b"jsonl", b"csv") + b'data(format=prompt_completion, columns=[q, a])\neval data="eval.csv"\n'
+    found = [shown(check_text(spec, "t.xp", Workspace(root, memory=user_memory()))) for _ in range(2)]
+    assert "XP554" not in found[0]
+    assert found[1] == found[0]
+
+
 def test_a_memory_that_cannot_be_used_is_no_error(location: Path, tmp_path: Path) -> None:
     root = put(location.parent, {"t.xp": SPEC})
     put(tmp_path, {"file": "", "broken/xpc/data": ""})

@@ -199,8 +199,9 @@ def empty_prompt(spec: Spec) -> Iterator[Finding]:
 def repeated_rows(spec: Spec) -> Iterator[Finding]:
     """Rows should not repeat the prompt and the answer of an earlier row. Two rows count as equal if their prompts and
     their answers are equal, even if other columns differ. (`data { unique }` drops only rows that are equal in every
-    kept column.) If the spec has a `holdout`, the note becomes a warning, and rows with the same prompt but different
-    answers are reported, too.
+    kept column, and no rows of an evaluation set.) If the spec has a `holdout`, the note becomes a warning, and rows
+    with the same prompt but different answers are reported, too. The rule does not see prompts that `prompt_template`
+    makes of several columns.
 
     Why it is bad: a repeated row is trained on once more in each epoch. If one copy is held out, the evaluation
     measures what was trained on.
@@ -209,6 +210,8 @@ def repeated_rows(spec: Spec) -> Iterator[Finding]:
 
     Source: the rows of the file are compared; confirmed by running it (`tests/proof/violations/data.py`).
     """
+    if spec.get("data.prompt_template") is not None:
+        return
     held = spec.get("data.holdout") is not None
     for source, found in _shaped(spec):
         again = found.tallies.get("prompt_again") if held and source in spec.data else None
@@ -219,19 +222,17 @@ def repeated_rows(spec: Spec) -> Iterator[Finding]:
                 "move all rows of some prompts to another file, and write `eval(data=FILE)` instead of `holdout`",
                 severity="warning",
             )
-    if spec.flag("data.unique"):
-        return
     for source, found in _shaped(spec):
-        one = found.tallies.get("repeated")
-        if one is not None:
-            held_out = spec.get("data.holdout") is not None and source in spec.data
+        one, trained = found.tallies.get("repeated"), source in spec.data
+        if one is not None and not (trained and spec.flag("data.unique")):
+            held_out = held and trained
             what = "the prompt and answer of an earlier row" + ", so held-out rows may also be trained on" * held_out
             yield Finding(
                 source.label,
                 _in_words(one, found, source, "repeats", "repeat", what),
-                "leave the repeated rows out of the file"
-                if source.shape in WITH_IMAGES
-                else "write `data(unique)` to drop repeated rows",
+                "write `data(unique)` to drop repeated rows"
+                if trained and source.shape not in WITH_IMAGES
+                else "leave the repeated rows out of the file",
                 severity="warning" if held_out else None,
             )
 
