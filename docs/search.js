@@ -29,9 +29,22 @@ const WEAK = new Set();
 const SIZE = /^[\d.]+[kmbg]?b?$/;
 
 // Words that the stemmer would take for a word of another meaning: `checkpoint`, `conversation`, `import`, `generation`,
-// `position`.
+// `position`, `terminate`.
 const OTHERS = new Map([["checkpointing", "checkpointing"], ["conversion", "convert"], ["conversions", "convert"],
-  ["important", "important"], ["general", "general"], ["generic", "generic"], ["positive", "positive"]]);
+  ["important", "important"], ["general", "general"], ["generic", "generic"], ["positive", "positive"],
+  ["terminal", "terminal"], ["completion", "completion"], ["completions", "completion"], ["activation", "activation"],
+  ["activations", "activation"], ["computer", "computer"], ["customer", "customer"], ["several", "several"]]);
+
+// The verbs of irregular forms, which the stemmer does not know. `chosen`, `left` and `found` are not here: they have other
+// meanings.
+const VERBS = new Map(["begin began begun", "break broke broken", "bring brought", "build built", "buy bought",
+  "catch caught", "choose chose", "draw drew drawn", "fall fell fallen", "feed fed", "forget forgot forgotten",
+  "freeze froze frozen", "give gave given", "go went gone", "grow grew grown", "hang hung", "hide hid hidden", "keep kept",
+  "know knew known", "learn learnt", "lose lost", "make made", "overwrite overwrote overwritten", "rerun reran",
+  "rise rose risen", "run ran", "say said", "see saw seen", "send sent", "show shown", "shrink shrank shrunk",
+  "speak spoke spoken", "spend spent", "take took taken", "teach taught", "tell told", "think thought",
+  "throw threw thrown", "understand understood", "write wrote written"]
+  .flatMap((line) => line.split(" ").map((form, _, [verb]) => [form, verb])));
 
 // The code of a message: alone, it asks for the section of its rule.
 const CODE = /^xp\d{3}$/;
@@ -43,7 +56,8 @@ const stems = new Map();
 function stem(word) {
   let found = stems.get(word);
   if (found === undefined) {
-    found = OTHERS.get(word) || (/^[a-z]+$/.test(word) ? self.lunr.stemmer(new self.lunr.Token(word)).toString() : word);
+    const plain = VERBS.get(word) || word;
+    found = OTHERS.get(plain) || (/^[a-z]+$/.test(plain) ? self.lunr.stemmer(new self.lunr.Token(plain)).toString() : plain);
     stems.set(word, found);
   }
   return found;
