@@ -43,6 +43,8 @@ from xpc.grammar.source import Source, Span
 from xpc.grammar.tree import Call, Clause, Ref, Setting, String, Value
 
 CODES = ("XP101", "XP102")
+GENERAL = (*EVERYTHING, "train")
+"""Names of blocks with settings of all kinds, such as `training { lr = 1e-5 }`."""
 
 
 CALL = "a Python call is written as settings"
@@ -112,7 +114,7 @@ def rewrite_blocks(found: Sequence[Diagnostic]) -> tuple[list[Diagnostic], set[s
         for block in _blocks(_of_python(source)):
             first, after = (bisect_left(starts, (bound, 0)) for bound in (block.span.start, block.span.end))
             inside = sorted(at for _, at in starts[first:after])
-            known = all(found[at].code not in CODES for at in inside) and letters(block.name) not in EVERYTHING
+            known = all(found[at].code not in CODES for at in inside) and letters(block.name) not in GENERAL
             if inside and rewritten_blocks < MOST and (block.python or (not known and _is_foreign(block))):
                 rewritten_blocks += 1
                 made = _rewritten(found[inside[0]], source, block)
@@ -136,10 +138,10 @@ def _is_foreign(block: Block) -> bool:
     """Whether a block is written for another tool: xpc has no block of this name, and the name does not misspell the
     name of a block of xpc. `seed { ... }` also counts, because `seed` takes a single value in xpc.
     """
+    if letters(block.name) in GENERAL:
+        return True  # `config { lr = 1e-5 }` is another tool's block, although `model` has a setting `config`
     if block.name in schema.CLAUSES:
         return not any(schema.children(block.name)) and block.name not in ("sweep", "extra", "data", *schema.ADAPTERS)
-    if letters(block.name) in EVERYTHING:
-        return True  # `config { lr = 1e-5 }` is another tool's block, although `model` has a setting `config`
     names = [*schema.CLAUSES, *schema.bare_choices(), *schema.outer_names()]
     clause = typo_of(block.name, [one for one in schema.CLAUSES if one != "train"])
     typo = meaning(block.name, exact=True) is None and typo_of(block.name, names) is not None
@@ -203,10 +205,16 @@ COLON = re.compile(r"^([ \t]*\w+):(?= [A-Za-z_][\w.]*\([^()\n]*\)[ \t]*$)", re.M
 """A pattern for a call after a colon: `peft_config: LoraConfig(r=16)`."""
 
 
+TRAIN = re.compile(r"^train(?=[ \t]*[({])", re.MULTILINE)
+"""A pattern for `train` as the name of a block: `train { lr = 1e-5 }`. The parser keeps a block only if it has another
+name.
+"""
+
+
 def _of_python(source: Source) -> Source:
     """The source, with Python calls written as settings. Each character stays at its position."""
     text = RESULTS.sub(lambda found: found["first"] + " " * len(found["rest"]), source.text)
-    text = COLON.sub(r"\1=", text)
+    text = TRAIN.sub("Train", COLON.sub(r"\1=", text))
     return source if text == source.text else Source(source.name, text)
 
 
@@ -302,7 +310,7 @@ def _rewritten(found: Diagnostic, source: Source, block: Block) -> Diagnostic:
     text = (" " if block.header else "\n").join(forms)
     help = ", ".join(f"`{form}`" for form in forms)
     rest = "; ".join(dict.fromkeys(help for form, help in advised if form is None))
-    known, name = block.name in schema.CLAUSES, block.name[:60]
+    known, name = block.name in schema.CLAUSES, "train" if block.name == "Train" else block.name[:60]
     message = no_block(name) if known else f"`{name}` is not a block of the language"
     message = CALL if block.python else message
     code = "XP102" if known else "XP101"
@@ -332,7 +340,7 @@ def _forms(block: Block) -> list[tuple[str | None, str]]:
     None if no setting of xpc corresponds. Settings of the same clause are joined.
     """
     out: list[tuple[str | None, str]] = []
-    clause = None if letters(block.name) in EVERYTHING else _clause(block.name)
+    clause = None if letters(block.name) in GENERAL else _clause(block.name)
     # suggest nothing in `launch`: most of its settings are legal with one scheduler only, and another tool's block does
     # not name the scheduler
     clause = None if clause == "launch" else clause
@@ -340,7 +348,7 @@ def _forms(block: Block) -> list[tuple[str | None, str]]:
     for name, typed in block.settings:
         row = schema.BY_PATH.get(clause or "")
         chosen = choice(row, typed.strip('"')) if row is not None and row.choices and name in NAMED else None
-        both = f"{block.name}_{name}"
+        both = name if clause is None and is_known(name) else f"{block.name}_{name}"
         own = clause is not None and f"{clause}.{name}" in schema.BY_PATH
         if chosen is not None:
             out.append((f"{clause}={chosen}", ""))

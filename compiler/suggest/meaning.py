@@ -326,7 +326,7 @@ def choice(row: schema.Setting, text: str) -> str | None:
     same = known_choice(row, text)
     if same is not None:
         return same  # only separators differ, so `llama-3.1` stands for `llama3.1`, and not for `llama3`
-    if own_reason(f"{row.name} {text}") is not None:
+    if own_reason(f"{row.name} {text}") is not None or text.lower() in ("true", "false"):
         return None
     if row.path == "strategy" and "offload" in typed and typed != "offload":
         return None  # `deepspeed_stage_2_offload` does not mean `zero2`, because `zero2` would lose the offload

@@ -80,7 +80,7 @@ def advice(name: str, typed: str) -> str | None:
     if help is None or ("{value}" in help and typed.lower() in ("true", "false") and own_reason(name) is not None):
         # the help would repeat `true` or `false` as a value, so the caller prints `own_reason` instead
         return None
-    value = typed.strip('"') or "..."
+    value = re.sub(r"^(\w+)\[:(\d+%?)\]$", r"\1:\2", typed.strip('"')) or "..."  # `train[:5000]` is a part of a split
     if value.lower() == "false" and help.startswith("write ") and not re.search(r"\{\w+\}|=false|=none", help):
         return "leave it out: it is off"
     try:

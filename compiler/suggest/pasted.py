@@ -44,9 +44,9 @@ KWARG = re.compile(rf"[ \t]*(?P<name>[A-Za-z][\w.-]*)[ \t]*=[ \t]*(?P<one>{VALUE
 AFTER_NAME = re.compile(r"[ \t]*(?P<name>[A-Za-z][\w.-]*)[ \t]+(?P<one>\[[^\]\n]*\]),?[ \t]*(?:#.*)?")
 """A pattern for a list without `=`: `targets [q_proj, v_proj]`."""
 SPACED = re.compile(
-    rf"[ \t]*(?P<name>[A-Za-z][\w.-]*(?:[ \t]+[A-Za-z][\w.-]*){{1,4}})[ \t]*[=:][ \t]*(?P<one>{VALUE}),?[ \t]*(?:#.*)?"
+    rf"[ \t]*(?P<name>[A-Za-z][\w.-]*(?:[ \t]+\w[\w.-]*){{1,5}})[ \t]*[=:][ \t]*(?P<one>{VALUE}),?[ \t]*(?:#.*)?"
 )
-NAMES_OF = ("XP014", "XP023", "XP101", "XP102", "XP104")
+NAMES_OF = ("XP014", "XP023", "XP025", "XP030", "XP032", "XP101", "XP102", "XP103", "XP104")
 COMMAND = re.compile(
     r"[ \t]*(?:(?:export[ \t]+|(?=[A-Z_\d]{4,}=))(?P<variable>[A-Za-z_]\w*)=(?P<value>[^\s\"']*)"
     r"|(?P<setup>source|module[ \t]+load|conda[ \t]+activate)[ \t]+[\w./~$-]"
@@ -65,6 +65,8 @@ LINE = re.compile(
     rf"[ \t]*(?P<quote>[\"'])(?P<name>\w+)(?P=quote):[ \t]*(?P<one>\{{[^{{}}\n]*\}}|{JSON}),?[ \t]*(?:#.*)?$", re.M
 )
 QUOTES = "\"'"
+WITH_A_NAME = ("data", "extra", "sweep", "launch", "hardware", "save")
+"""Clauses that may have any word after their name, such as `data mix`."""
 MOST = 200
 """At most this many options on a line are rewritten."""
 
@@ -82,10 +84,13 @@ def rewrite_options(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     """Replace the parser's findings about pasted options by findings that say which settings to write instead."""
     out: list[Diagnostic] = []
     end = 0  # findings before this position are about a text that an earlier finding replaces
+    named: dict[str, Span] = {}  # the last name of several words in each source
     for one in problems:
         at = one.primary
         if at is None or one.code not in (*CODES, *NAMES_OF):
             out.append(one)
+        elif (name := named.get(at.source.name)) is not None and name.start <= at.span.start < name.end:
+            continue
         elif at.span.start >= end or one.code not in (*CODES, "XP023"):
             joined = _in_several_words(one) if one.code in NAMES_OF else None
             new = joined or (_rewritten(one) if one.code in CODES else one)
@@ -94,7 +99,9 @@ def rewrite_options(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
             blocks = [] if new is one or joined is not None else [block for block in places if block is not None]
             whole = [b.end for b in blocks if b.items or (b.inside and new.primary == Label(at.source, b.first))]
             end = max([end, *whole])
-            end = joined.primary.span.end if joined is not None and joined.primary is not None else end
+            if joined is not None and joined.primary is not None:
+                end = joined.primary.span.end
+                named[at.source.name] = joined.primary.span
     return out
 
 
@@ -106,17 +113,26 @@ def _in_several_words(found: Diagnostic) -> Diagnostic | None:
     match = None if COMMAND.match(source.text, start, end) else SPACED.fullmatch(source.text, start, end)
     top = body(method_of(source.text)) if match is not None else ""
     before = top + heads(source.text, start) if match is not None else ""
-    if match is None or (before == top and match["name"].split()[0] in schema.CLAUSES):
+    if match is None or (before == top and _is_clause(*match["name"].split()[:2])):
         return None
     name = "_".join(match["name"].split())
     clause = before[len(top) :].split(" ")[0] or None
-    if not is_known(name) and meaning(name, clause, exact=True) is None:
-        return None
     advised = rewritten_in(before, f"{name}={as_value(match['one'])}")
+    unclear = advised.form is None and not advised.help.startswith("write ")
+    if unclear and not is_known(name) and meaning(name, clause, exact=True) is None:
+        return None
     label = Label(source, Span(match.start("name"), match.end("one")))
     edits = () if advised.form is None else (Edit(label.span, advised.form),)
     message = f"the name of a setting is one word, and `{match['name'][:60]}` is several"
     return evolve(found, message=message, primary=label, help=advised.help, edits=edits)
+
+
+def _is_clause(first: str, second: str) -> bool:
+    """Whether two words begin a clause on one line, such as `optimizer adamw lr = 1e-5`. In `eval batch size = 2`, they
+    are the beginning of a name.
+    """
+    own = second in schema.bare_choices() or f"{first}.{second}" in schema.BY_PATH
+    return first in schema.CLAUSES and first != "train" and (own or first in WITH_A_NAME)
 
 
 def _rewritten(found: Diagnostic) -> Diagnostic:

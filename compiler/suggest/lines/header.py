@@ -22,6 +22,8 @@ from xpc.grammar.source import Source, Span
 HEAD = re.compile(rf"(?P<verb>(?:[A-Za-z',]+[ \t]+){{0,6}}?(?:{'|'.join(VERBS)}))[ \t]+(?P<model>[^\s,]+)[ \t]+on[ \t]+"
                   r"(?!(?:with|for|on|extends)\b)(?P<data>\"[^\"\n]*\"|[^\s,]+),?(?P<rest>[ \t].*)")  # fmt: skip
 DASHES = re.compile(r"(?<!\S)--?(?=[A-Za-z])")
+IN_CLAUSE = re.compile(r"(?<!\S)([a-z]+)[@:/>](?=[a-z_]+=)")
+"""A pattern for a clause before its setting, with another sign than a dot: `lora@rank=8`."""
 LONGEST_LINE = 600
 LONGEST = 200
 """Of the corrected first line, a help shows at most this many characters."""
@@ -115,7 +117,7 @@ def _form(line: str) -> _Rewrite | None:
     text, _, comment = line.partition(" #")
     text = re.sub(r"[ \t]\(([^()]*)\)$", r" \1", text.rstrip(" \t.;,?!"))  # `(2 epochs)`
     head = HEAD.fullmatch(text)
-    read = None if head is None else phrases(DASHES.sub("", head["rest"]), True, method_of(line))
+    read = None if head is None else phrases(IN_CLAUSE.sub(r"\1.", DASHES.sub("", head["rest"])), True, method_of(line))
     if head is None or read is None:
         return None
     form = (f" for {read.length}" if read.length else "") + (f" with {' '.join(read.forms)}" if read.forms else "")

@@ -26,6 +26,7 @@ from xpc.compiler.suggest.pasted import (
 from xpc.compiler.suggest.pasted_blocks import closing_line, heads, joined
 from xpc.compiler.suggest.pasted_values import as_value
 from xpc.compiler.suggest.sentence import method_of
+from xpc.compiler.suggest.unknown_names.case import REFERENCE
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label, applied
 from xpc.grammar.record import evolve, record
 from xpc.grammar.scan import line_bounds
@@ -59,7 +60,9 @@ ENVIRON = re.compile(
     r"[ \t]*[\"']?(?P<value>[^\"'()]*)[\"']?\)?$"
 )
 """A pattern for an environment variable in Python: `os.environ["NCCL_DEBUG"] = "INFO"`."""
-INDEX = re.compile(r"\w+\[[\"'](?P<name>[\w.-]+)[\"']\][ \t]*=[ \t]*(?P<value>.+)")
+INDEX = re.compile(r"\w+(?:\[[\"'][\w.-]+[\"']\]|\.\w+)*\[[\"'](?P<name>[\w.-]+)[\"']\][ \t]*=[ \t]*(?P<value>.+)")
+SETTER = re.compile(r"(?:\w+\.)?set\w*\([ \t]*(?:\w+,[ \t]*)?[\"']?(?P<name>[\w.-]+)[\"']?,[ \t]*(?P<value>[^(),]+|\[.*\])\)")
+"""A pattern for a call that sets a value: `set(lr, 1e-5)`, `config.set("lr", 1e-5)`, `setattr(args, "lr", 1e-5)`."""
 TYPED = re.compile(r"(?P<name>[A-Za-z]\w*)[ \t]*:[ \t]*(?P<type>[A-Za-z][\w.\[\], |]*?)[ \t]*=[ \t]*(?P<value>.+)")
 MAPPING = re.compile(r"[\"']?(?P<name>[A-Za-z][\w.-]*)[\"']?[ \t]*[:=]?[ \t]*(?P<value>\{.*[{:].*\})")
 """A pattern for a mapping with a mapping in it: `"optimizer": {"params": {"lr": 2e-5}}`."""
@@ -70,6 +73,8 @@ PAIR = re.compile(
 SPACED = re.compile(r"(?P<name>[A-Za-z]\w*)[ \t]+(?P<value>\S+)")
 SIGNED = re.compile(r"(?P<name>[A-Za-z][\w.-]*)[ \t]*=[ \t]*(?P<value>\"[^\"]*\"|'[^']*'|\[[^\]]*\]|[^\s=\"'\[\]]+)"
                     r"(?:[ \t]*(?:,|;|&&?|and\b)[ \t]*|[ \t]+|$)")  # fmt: skip
+SLICE = re.compile(r"[\w./-]+\[[\d%]*:[\d%]*\]")
+"""A pattern for a part of a split: `train[:5000]`."""
 PROSE = re.compile(r"[ \t]*[A-Za-z][\w'%-]*(?:[ \t,;]+[\w'%.-]+)+[.!]?[ \t]*")
 """A pattern for a line that consists only of words, without a sign such as `=`."""
 AROUND = (("`", "`"), ("<", ">"), ("{", "}"), ("(", ")"), ("**", "**"), ("__", "__"))
@@ -181,7 +186,7 @@ def _rewritten(found: Diagnostic, source: Source, start: int, end: int) -> Diagn
     if pairs is None:
         return _in_words(found, source, text, span) if before == top else None
     rewrites = [option_rewritten(Option(span, one.name, one.value), before) for one in pairs]
-    if WORDS.match(text) and not all(one.form for one in rewrites):
+    if WORDS.match(text) and any(REFERENCE in one.help for one in rewrites):
         return None
     return _advised(found, source, span, rewrites)
 
@@ -261,7 +266,7 @@ def marked(line: str) -> list[Pair] | None:
     typed = TYPED.fullmatch(text)
     if typed is not None and typed["type"].split("[")[0].lower() in ("int", "float", "str", "bool", "list", "optional"):
         return [Pair(typed["name"], _value(typed["value"]))]
-    for pattern in (CELLS, TAG, ATTRIBUTES, INDEX):
+    for pattern in (CELLS, TAG, ATTRIBUTES, INDEX, SETTER):
         found = pattern.fullmatch(text.rstrip(" ,;"))
         if found is not None:
             name = _bare(found["name"])
@@ -292,6 +297,7 @@ def _unwrapped(line: str) -> list[Pair] | None:
         return None  # `Log to wandb every 10 steps`
     wrapped = any(value.startswith(one) and value.endswith(other) for one, other in AROUND)
     mended = value[:1].isdecimal() and as_value(value) not in (value, f'"{value}"')  # `2 * 10^-5`
+    mended = mended or SLICE.fullmatch(value) is not None
     if text == line and not quoted and not wrapped and not mended:
         return None
     return [Pair(_bare(pair["name"]), _value(value))]

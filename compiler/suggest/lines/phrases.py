@@ -199,14 +199,15 @@ def _named(reader: Reader) -> str:
     for count in range(LONGEST_NAME, 0, -1):
         named = [reader.word(ahead).rstrip(".") for ahead in range(count)]
         name = "_".join(named)
-        if not all(map(WORD.fullmatch, named)) or not _is_name(name) or name in NO_NAMES:
+        key = count == 1 and "_" in name  # `torch_dtype bfloat16`: a name of another tool, whose value follows
+        if not all(map(WORD.fullmatch, named)) or not (key or _is_name(name)) or (not key and name in NO_NAMES):
             continue
         if _begins_with_the_method(named):
             continue
         known = meaning(name, exact=True)
         if any(one in NO_NAMES and _is_name("_".join(named[at + 1 :])) for at, one in enumerate(named[:-1])):
             continue  # `adamw lr 1e-5` is a choice and a setting, and not `adamw_lr`
-        if known is not None and known.value:
+        if known is not None and known.value and not (key and reader.word(1).lower() in ("true", "false")):
             continue  # the name states the value itself: `linear warmup`
         ahead = count
         while reader.word(ahead) in EQUALS or (
@@ -216,10 +217,10 @@ def _named(reader: Reader) -> str:
         while ahead > count and reader.word(ahead) in AMONG:
             ahead += 1
         value, length = _value(reader, ahead)
-        if not length or (value in ("and", "with") and ahead == count):
+        if not length or (value in (EMPTY if key else ("and", "with")) and ahead == count):
             continue
         # `lora dropout 0.1`: without a sign, only a number is surely the value
-        plain = ahead == count and not re.match(r"[\d.\"\[]|true$|false$", value)
+        plain = ahead == count and not key and not re.match(r"[\d.\"\[]|true$|false$", value)
         if plain and not _takes(name, value):
             continue
         named_after = reader.word(ahead + length) in ("in", "for") and reader.word(ahead + length + 1)

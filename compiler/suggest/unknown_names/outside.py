@@ -34,6 +34,7 @@ def outside(unknown: UnknownName) -> Suggestion:
     """
     steps = (
         _first_line_again,
+        _stray_value,
         _misspelt_train,
         _another_verb,
         _misspelt_clause,
@@ -49,6 +50,12 @@ def outside(unknown: UnknownName) -> Suggestion:
 def _first_line_again(case: Case) -> Suggestion | None:
     """Handle `train` that does not begin the first line: `with train`."""
     return Suggestion("XP101", "`train` is not a setting", help=HEADER) if case.name == "train" else None
+
+
+def _stray_value(case: Case) -> Suggestion | None:
+    """Handle `true` or `false` without `=`, as in `jit_compile true`: the word names no setting."""
+    stray = case.node is None and case.name.lower() in ("true", "false", "yes", "no", "null", "none")
+    return case.says(f"a value follows `=`, as in `packing={case.name.lower()}`") if stray else None
 
 
 def _misspelt_train(case: Case) -> Suggestion | None:
@@ -104,7 +111,9 @@ def _setting_of_a_clause(case: Case) -> Suggestion | None:
     if not rows or (exact is not None and (special or exact.path.startswith("train"))):
         return None
     message = f"`{case.name[:60]}` belongs inside a clause"
-    if (advised := advice(f"{case.name} {case.typed}", "") or advice(case.name, case.typed)) is not None:
+    # `split="train[:5000]"` is about the rows to train on
+    name = "train_split" if case.name == "split" and re.match('"?train', case.typed) else case.name
+    if (advised := advice(f"{name} {case.typed}", "") or advice(name, case.typed)) is not None:
         return Suggestion("XP102", message, help=advised)
     if len(rows) == 1 and (refused := _refused_value(case, rows[0], message)) is not None:
         return refused

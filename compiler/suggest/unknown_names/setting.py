@@ -284,10 +284,12 @@ def _no_column(case: Guessed) -> Suggestion | None:
 def _adapter_as_a_value(case: Guessed) -> Suggestion | None:
     """Handle the name of an adapter as a value: `peft = lora` is `lora`."""
     name = case.typed.strip('"')
-    if case.row.path not in schema.ADAPTERS or not name or case.clause:
+    if case.row.path not in schema.ADAPTERS or not name:
         return None
     if case.value == "true" and name in schema.ADAPTERS:
         return case.suggests(name, name)
+    if case.clause:
+        return None
     # the adapter may be a switch of `lora`, as in `adapter = dora`
     kind = meaning(name, exact=True) if case.value is None else None
     row = None if kind is None else schema.BY_PATH.get(kind.path)
