@@ -20,6 +20,8 @@ HYDRA = ("config_name", "config_path")
 """Options of Hydra that take exactly one value. All words of the command after this value are overrides such as
 `lr=1e-5`.
 """
+PROGRAMS = ("trl", "llamafactory-cli", "axolotl")
+"""Programs whose first argument is a verb, such as `trl sft`."""
 PYTHON_SWITCH = re.compile(r"-[uBOsSEIb]+")
 """Matches options of the Python interpreter that do not change the training, such as `-u`."""
 
@@ -83,7 +85,7 @@ def parsed(call: Call, file: str, environment: tuple[Word, ...], short: Mapping[
             launcher, words = "torchrun", words[2:]
         elif [one.text for one in words[:2]] == ["-m", "accelerate.commands.launch"]:
             launcher, words = "accelerate", words[2:]
-    if launcher in ("trl", "llamafactory-cli", "axolotl"):
+    if launcher in PROGRAMS:
         program = f"{launcher} {words.pop(0).text}" if words else launcher
         options: dict[str, Entry] = {}
         unset: list[Word] = []
@@ -92,6 +94,8 @@ def parsed(call: Call, file: str, environment: tuple[Word, ...], short: Mapping[
         unset = [words[n] for n in range(script) if _is_left_out(words, n)]
         options, program, words = _options([one for one in words if one not in unset], file)
         options |= _slots(options)
+        if os.path.basename(program) in PROGRAMS and words:  # as in `torchrun $(which llamafactory-cli) train a.yaml`
+            program = f"{os.path.basename(program)} {words.pop(0).text}"
     # `--` alone ends the launcher's options
     words = [evolve(one, text=(short or {}).get(one.text, one.text)) for one in words if one.text != "--"]
     again: list[Entry] = []

@@ -64,7 +64,8 @@ def _converted(call: Call, source: SourceFile, overrides: Overrides) -> Draft:
     moved: dict[str, str] = {}
     changed: dict[str, str] = {}
     commands = calls(source.text, overrides.sets, read=overrides.read, written=written, changed=changed)
-    environment = tuple(word for one in commands for word in one.environment)
+    before = commands[: next((n for n, one in enumerate(commands) if surroundings.same(one, call)), len(commands))]
+    environment = (*(word for one in before for word in one.environment), *call.environment)
     near = evolve(overrides, read=surroundings.reader(overrides, written, moved)).below(call.folder)
     near = evolve(near, environment=surroundings.variables(call, commands, source.name))
     line = parsed(call, source.name, environment)

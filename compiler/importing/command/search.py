@@ -16,6 +16,7 @@ from xpc.grammar.record import evolve
 
 LAUNCHED = re.compile(
     r"(?:accelerate\s+launch|torchrun|deepspeed|python3?)\s(?:[^\n\\]|\\[^\0]){0,2000}?\.py|(?:^|\s)trl\s+\w+\s+--"
+    r"|(?:^|\s)(?:llamafactory-cli|axolotl)\s+train\s"
 )
 """Matches a training command inside of a string. The distance between the launcher and the program is limited, so that
 the search takes a time proportional to the length of the text.
@@ -185,11 +186,11 @@ def count(text_: str, overrides: Overrides) -> int:
 
 
 def _named(call: Call) -> str:
-    """A short name for a command, used in messages: the names of the Python and YAML files in it, or, if there are
-    none, its first word.
+    """A short name for a command, used in messages: the names of the Python and YAML files in it. If there are none,
+    the module after `-m`, or else the first word.
     """
     names = [one.text for one in call.words if one.text.endswith((".py", ".yaml", ".yml"))]
-    return ", ".join(os.path.basename(one)[:40] for one in names[:2]) or call.words[0].text[:40]
+    return ", ".join(os.path.basename(one)[:40] for one in names[:2]) or (_program(call) or call.words[0].text)[:40]
 
 
 def is_training(words: Sequence[Word]) -> bool:

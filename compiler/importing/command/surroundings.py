@@ -45,13 +45,18 @@ def variables(call: Call, commands: Sequence[Call], file: str) -> dict[str, Entr
     assigned: dict[str, Entry | None] = {}
     exported: set[str] = set()
     for one in commands:
-        if one.words == call.words and one.environment == call.environment:
+        if same(one, call):
             break
         if not one.words or one.exported:
             exported.update(word.text.partition("=")[0] for word in (*one.environment, *one.words) if one.exported)
             assigned.update(_variable(word, file) for word in one.environment)
     own = dict(_variable(word, file) for word in call.environment)
     return {key: one for key, one in {**assigned, **own}.items() if one is not None and (key in exported or key in own)}
+
+
+def same(one: Call, other: Call) -> bool:
+    """Whether two commands have the same words, and the same assignments in front of them."""
+    return one.words == other.words and one.environment == other.environment
 
 
 def _variable(word: Word, file: str) -> tuple[str, Entry | None]:

@@ -361,8 +361,8 @@ def _arithmetic(inside: str, state: Variables, line: int, depth: int) -> tuple[s
 
 
 def _command(inside: str, state: Variables, line: int, depth: int) -> tuple[str | None, str]:
-    """Return a pair: the output of `$(inside)`, and an unknown variable in it. The output of `pwd`, `basename`,
-    `dirname`, `echo`, `expr` and `seq` is computed here if their arguments are known; no command is executed.
+    """Return a pair: the output of `$(inside)`, and an unknown variable in it. The output of `pwd` and of the commands
+    in `PRINTED` is computed here if their arguments are known; no command is executed.
     """
     inside = inside.strip()
     own = OWN_FOLDER.fullmatch(inside)

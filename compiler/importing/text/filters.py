@@ -197,7 +197,8 @@ def _numbers(words: list[str]) -> str | None:
 
 PRINTED: Mapping[str, Callable[[list[str]], str | None]] = {
     "basename": _name, "dirname": lambda words: posixpath.dirname(words[0].rstrip("/")) or ".", "expr": _result,
-    "seq": _numbers, "echo": " ".join, "realpath": " ".join,
+    "seq": _numbers, "echo": " ".join, "realpath": " ".join, "which": lambda words: words[-1],
+    "command": lambda words: words[1] if words[0] == "-v" and len(words) == 2 else None,
 }  # fmt: skip
 """Maps a command to a function that computes its output from its arguments. The function returns None if it does not
 know the output.

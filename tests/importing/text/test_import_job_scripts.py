@@ -119,14 +119,32 @@ def test_data_path_of_a_script_without_conversations_is_not_fastchats(tmp_path: 
         assert "a.json" in found.text
 
 
+FACTORY = (
+    "model_name_or_path: Qwen/Qwen2.5-3B\nstage: sft\ndo_train: true\nfinetuning_type: full\ntemplate: qwen\n"
+    "dataset: alpaca_en_demo\nlearning_rate: 3.0e-6\noutput_dir: out\nbf16: true\n"
+)
+
+
+@pytest.mark.parametrize("text", [
+    "accelerate launch --num_processes 2 $(which llamafactory-cli) train sft.yaml\n",
+    "torchrun --nproc_per_node 2 $(command -v llamafactory-cli) train sft.yaml\n",
+    'tmux send-keys -t s "cd . && CUDA_VISIBLE_DEVICES=0,1 llamafactory-cli train sft.yaml | tee log" C-m\n',
+    "CUDA_VISIBLE_DEVICES=0,1 llamafactory-cli train sft.yaml\n"
+    "export CUDA_VISIBLE_DEVICES=0\naccelerate launch -m lm_eval --model hf --tasks gsm8k\n",
+])  # fmt: skip
+def test_llamafactory_is_found_through_other_programs(tmp_path: Path, text: str) -> None:
+    (tmp_path / "sft.yaml").write_text(FACTORY)
+    found = imported(text, name="run.sh", root=str(tmp_path))
+    assert not found.draft.wrong, found.messages
+    assert "lr = 3e-6" in found.text
+    assert "hardware 2 x" in found.text
+
+
 def test_a_script_that_starts_llamafactory(tmp_path: Path) -> None:
     (tmp_path / "entry.py").write_text(
         "def main():\n    from llamafactory.train.tuner import run_exp\n    run_exp()\nmain()\n"
     )
-    (tmp_path / "sft.yaml").write_text(
-        "model_name_or_path: Qwen/Qwen2.5-3B\nstage: sft\ndo_train: true\nfinetuning_type: full\ntemplate: qwen\n"
-        "dataset: alpaca_en_demo\nlearning_rate: 3.0e-6\noutput_dir: out\nbf16: true\n"
-    )
+    (tmp_path / "sft.yaml").write_text(FACTORY)
     found = imported("torchrun --nproc_per_node 2 entry.py sft.yaml\n", name="run.sh", root=str(tmp_path))
     assert not found.draft.wrong, found.messages
     assert "lr = 3e-6" in found.text
