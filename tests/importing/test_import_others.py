@@ -286,6 +286,14 @@ def test_axolotl_keys_become_settings(more, section, name, value):
     assert ax(more).payload[section][name] == value
 
 
+def test_additional_special_tokens_of_axolotl_are_added_tokens():
+    text = 'tokens: ["<a>"]\nspecial_tokens:\n  pad_token: "<p>"\n  additional_special_tokens: ["<b>", "<a>"]\n'
+    found = ax(text)
+    assert 'tokens = ["<a>", "<b>"]' in found.text
+    assert 'pad = "<p>"' in found.text
+    assert not any("additional_special_tokens" in one for one in found.messages)
+
+
 @pytest.mark.parametrize(
     ("rows", "shape", "columns"),
     [

@@ -155,11 +155,13 @@ def _model(draft: Draft, named: Entries) -> None:
             _xformers(draft, one) if not name else draft.put("model.attn", name, one)
         elif one is not None:
             draft.note(one, "it is off")
-    models.new_tokens(draft, [named[key] for key in ("tokens",) if key in named])
     tokens = named.get("special_tokens")
+    special = {} if tokens is None else dict(tokens.mapping)
+    added = (named.get("tokens"), special.pop("additional_special_tokens", None))
+    models.new_tokens(draft, [one for one in added if one is not None])
     if tokens is not None and tokens.empty:
         draft.note(tokens, "null: the tokenizer's token is used")
-    for key, one in ({} if tokens is None else tokens.mapping).items():
+    for key, one in special.items():
         path = {"pad_token": "model.pad", "eos_token": "model.eos"}.get(key)
         if one.empty:
             draft.note(one, "null: the tokenizer's token is used")

@@ -151,8 +151,18 @@ def prompt_of(value: object) -> Prompt | None:
     return Prompt(known=out) if all(isinstance(part, str) for part in value.parts) else Prompt(template=out)
 
 
+FIRST = ("<bos>", "<s>", "<|begin_of_text|>", "<|startoftext|>")
+"""First tokens that chat templates write. A script removes this token if its trainer adds it again."""
+
+
 def rendered(value: object) -> Object | None:
-    """The call of `apply_chat_template` that returned a string; None for any other value."""
+    """The call of `apply_chat_template` that returned a string, also if the script removes the first token from it, as
+    by `text.removeprefix("<bos>")` or `text.replace(tokenizer.bos_token, "")`. None for any other value.
+    """
+    if isinstance(value, Object) and value.last in ("removeprefix", "replace") and value.positional:
+        token, *new = (one.value for one in value.positional)
+        first = token in FIRST if isinstance(token, str) else isinstance(token, Object) and token.last == "bos_token"
+        value = value.receiver if first and new == ([""] if value.last == "replace" else []) else value
     return value if isinstance(value, Object) and value.last == "apply_chat_template" else None
 
 
@@ -234,14 +244,14 @@ def turns_of(value: object) -> Turns | None:
     """Convert a list of messages, a column, or a rendered conversation to `Turns`; None for any other value."""
     if isinstance(value, Column):
         return Turns(value.name)
-    if isinstance(value, Object) and value.last == "apply_chat_template":
-        rendered = value.argument("conversation", 0)
-        tokens = value.keywords.get("tokenize")
-        if rendered is None or (tokens is not None and tokens.value is not False):
+    made = rendered(value)
+    if made is not None:
+        messages, tokens = made.argument("conversation", 0), made.keywords.get("tokenize")
+        if messages is None or (tokens is not None and tokens.value is not False):
             return None
-        found = turns_of(rendered.value)
-        asks = value.keywords.get("add_generation_prompt")
-        others = set(value.keywords) - {"conversation", "tokenize", "add_generation_prompt", "enable_thinking"}
+        found = turns_of(messages.value)
+        asks = made.keywords.get("add_generation_prompt")
+        others = set(made.keywords) - {"conversation", "tokenize", "add_generation_prompt", "enable_thinking"}
         if found is None or others or (asks is not None and not isinstance(asks.value, bool)):
             return None
         found.generation = asks is not None and bool(asks.value)

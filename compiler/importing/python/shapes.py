@@ -284,7 +284,7 @@ def _side(value: object, role: str) -> tuple[Prompt, bool] | None:
     """Interpret the prompt or the answer of a row. Returns a pair: the text, and whether the script has it as messages
     (true) or as a string (false). None if the value is neither.
     """
-    if isinstance(value, Object) and value.last == "apply_chat_template":
+    if rendered(value) is not None:
         turns = turns_of(value)
         if turns is None or turns.user is None or turns.answer is not None or not turns.generation:
             return None

@@ -358,11 +358,12 @@ def new_tokens(spec: Spec) -> Iterator[Finding]:
     """
     if not spec.names("model.tokens"):
         return
-    known = last_module_names(spec) or ("embed_tokens", "lm_head")
-    rows = [next((one for one in known if one in EMBEDDINGS), "embed_tokens"),
-            *(one for one in known if one in HEADS)]  # fmt: skip
     path: NamesPath = "lora.modules_to_save" if spec.lora else "freeze.except_modules"
     named = {one.rpartition(".")[2] for one in spec.names(path)}
+    known = last_module_names(spec)
+    names = known or (*sorted(named), "embed_tokens", "lm_head")  # an unknown family may have any of these names
+    ends = [one for one in names if one in HEADS]
+    rows = [next((one for one in names if one in EMBEDDINGS), "embed_tokens"), *(ends if known else ends[:1])]
     frozen = spec.lora or (spec.flag("freeze") and not spec.names("freeze.except_parameters"))
     if frozen and not set(rows) <= named:
         name = path.rpartition(".")[2]

@@ -204,6 +204,11 @@ data = load_dataset("org/rows", split="train")
 @pytest.mark.parametrize(("method", "rows", "lines"), [
     ("SFT", "data = data.map(lambda x: {'text': tokenizer.apply_chat_template(x['messages'], tokenize=False)})",
      ["format = messages"]),
+    ("SFT", "data = data.map(lambda x: {'text': tokenizer.apply_chat_template(x['messages'], tokenize=False)"
+     ".removeprefix('<bos>')})", ["format = messages"]),
+    ("SFT", "data = data.map(lambda x: {'text': tokenizer.apply_chat_template([{'role': 'user', 'content': x['q']}, "
+     "{'role': 'assistant', 'content': x['a']}], tokenize=False).replace(tokenizer.bos_token, '')})",
+     ["columns = [q, a]", "chat", "completion_only = false"]),
     ("SFT", "data = data.map(lambda x: {'messages': [{'role': 'system', 'content': 'Be brief.'}, {'role': 'user', "
      "'content': x['q']}, {'role': 'assistant', 'content': x['a']}]})",
      ["columns = [q, a]", "chat", 'system = "Be brief."', "format = prompt_completion", "completion_only = false"]),

@@ -25,12 +25,19 @@ def value(text: str) -> Any:
     return followed(found, lambda name: None).main["x"]
 
 
+RECORD = "from dataclasses import dataclass\n@dataclass\nclass A:\n    b: int = 2\n    c: str = 'd'\n"
+
+
 @pytest.mark.parametrize(("text", "expected"), [
     ("x = list(range(3))", [0, 1, 2]),
     ("x = [n for n in range(1, 6, 2)]", [1, 3, 5]),
     ("x = 'a' in {'a': 1}", True),
     ("x = 'b' not in 'abc'", False),
     ("x = 1 in [True]", False),
+    ("import os\nx = 'NOT_SET' in os.environ", False),
+    ("import os\nos.environ['SET'] = '1'\nx = 'SET' in os.environ", True),
+    (f"{RECORD}x = list(A.__dataclass_fields__)", ["b", "c"]),
+    (f"{RECORD}x = A.__dataclass_fields__['b'].default", 2),
 ])  # fmt: skip
 def test_the_value_is_pythons(text: str, expected: object) -> None:
     assert value(text) == expected

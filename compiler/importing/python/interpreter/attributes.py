@@ -93,6 +93,9 @@ def _of_class(machine: Machine, value: Class, name: str, node: ast.AST) -> objec
         return Bound(found, value)
     if found is None and name in ("model_validate", "parse_obj"):
         return Bound(Name(f"pydantic.{name}"), value)
+    if name == "__dataclass_fields__":
+        listed = machine.call(Name("dataclasses.fields"), [Argument(value, machine.location(node))], {}, node)
+        return Table({one.attributes["name"]: one for one in listed}) if isinstance(listed, list) else listed
     if found is None and not any(name in one.attributes for one in value.lineage()):
         return machine.unknown(node, f"`{value.name}` has no `{name}`")
     return found

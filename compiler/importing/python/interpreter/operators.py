@@ -231,6 +231,11 @@ def comparison(machine: Machine, node: ast.Compare) -> object:
     left = machine.evaluate(node.left)
     for op, right_node in zip(node.ops, node.comparators):
         right = machine.evaluate(right_node)
+        if isinstance(op, ast.In | ast.NotIn) and right == Name(
+            "os.environ"
+        ):  # the same as `os.environ.get(x) is None`
+            op = ast.IsNot() if isinstance(op, ast.In) else ast.Is()
+            left, right = machine.variable(left, None, node), None
         found = _compared(op, left, right)
         if found is not None:
             machine.taken_as_empty(left)
