@@ -293,10 +293,9 @@ class Draft:
         if default is not None and value == default:
             self.note(entry, f"{self.stack.name} states the same")
             return True
-        wrong = UNREADABLE_EXTRA if isinstance(value, dict) else None
-        wrong = wrong or extras.wrong_value(self.stack, library, name, value, self.method)
-        if wrong is not None:
-            self.error(entry, f"{self.stack.name} takes {wrong} for it")
+        wrong = None if isinstance(value, dict) else extras.wrong_value(self.stack, library, name, value, self.method)
+        if wrong is not None or isinstance(value, dict):
+            self.error(entry, f"{self.stack.name} takes {wrong} for it" if wrong else UNREADABLE_EXTRA)
             return True
         self.extra.setdefault(library, {})[name] = plain_text(value)
         self.mark(entry, EXTRA, f"extra {library} {{ {name} = {plain_text(value)} }}")

@@ -125,8 +125,8 @@ def test_key_that_probably_names_the_data_is_taken_and_asked_about(here, capsys)
     status, out, err = run("r.yaml", "--partial", capsys=capsys)
     assert status == 3
     assert "train Qwen/Qwen2.5-3B on org/rows" in out
-    assert "2 decisions left" in err
-    assert "whether `dataset_path`, a key of the source's own script, names the data" in err
+    assert "1 decision left" in err
+    assert "whether `model_id` and `dataset_path`, keys of the source's own script, name the model and the data" in err
 
 
 def test_keys_of_trl_are_not_asked_about(here, capsys):
@@ -262,11 +262,42 @@ def test_sections_of_the_repositorys_own_script_are_read_by_names_of_trl(here, c
                  "targets = [q_proj]", "mode = colocate", "dtype = bf16"):  # fmt: skip
         assert text in out
     assert "seed 7" not in out, "the seed of the data is not the seed of the run"
-    assert "whether `model.name`, a key of the source's own script, names the model" in err
+    assert (
+        "whether `model.name` and `data.train_file`, keys of the source's own script, name the model and the data"
+        in err
+    )
     assert (
         "whether the source's own script uses `model.dtype`, `grpo.lr`, `grpo.num_generations`, `lora.enabled`" in err
     )
     assert "`grpo.curriculum`, `data.seed`" in err
+
+
+NESTED = """\
+hyperparameters:
+  model_name: Qwen/Qwen2.5-3B
+  dataset: rows.jsonl
+  training_args:
+    learning_rate: 2e-6
+    eval_strategy: epoch
+    peft:
+      type: lora
+      peft_config: {r: 16}
+data:
+  val_file: test.jsonl
+  max_seq_length: 512
+"""
+
+
+def test_sections_inside_of_sections_and_the_rows_of_the_evaluation_are_read(here, capsys):
+    (here / "r.yaml").write_text(NESTED)
+    status, out, err = run("r.yaml", "--partial", capsys=capsys)
+    assert status == 3
+    for text in ('train Qwen/Qwen2.5-3B on "rows.jsonl"', "lr = 2e-6", "rank = 16", "seq = 512", 'data = "test.jsonl"'):
+        assert text in out
+    assert "split =" not in out
+    assert "name the model, the data and the rows of the evaluation" in err
+    assert "3 decisions left" in err
+    assert "did you mean" not in err
 
 
 def test_several_sections_with_names_of_methods_need_the_method(here, capsys):

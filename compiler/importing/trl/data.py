@@ -12,6 +12,7 @@ from xpc.compiler.importing.text.entries import Entries, Entry, boolean, number,
 from xpc.compiler.importing.trl.model import reference
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.methods import METHODS
+from xpc.grammar.tree import quoted
 
 PART = re.compile(r"[A-Za-z0-9_.\-]+")
 SPLIT = re.compile(r"([A-Za-z0-9_.\-]+)(?:\[(?:0%?)?:([A-Za-z0-9_.%\-]+)\])?")
@@ -310,7 +311,8 @@ def _evaluation(draft: Draft, named: Entries, plain: bool) -> None:
     if other is not None and (other.empty or not evaluates):
         draft.note(other, "nothing is evaluated")
     elif other is not None:
-        draft.error(other, "a spec evaluates on a split or a holdout of its data", "write `data { holdout = 5% }`")
+        draft.settings.pop("eval.split", None)
+        draft.raw("eval.data", quoted(text(other) or ""), other)
     if evaluates and not any(map(draft.has, ("eval.split", "eval.data", "data.holdout"))):
         draft.warn(every.entry if every else None, "no rows are held out: the source has no evaluation data, so "
                    "nothing is evaluated", "`data(holdout=5%)` holds rows out")  # fmt: skip

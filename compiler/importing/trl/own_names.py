@@ -37,21 +37,36 @@ GUESSES = {
         *(f"{section}.{name}" for section in ("data", "dataset")
           for name in ("train_file", "train_path", "train_data", "train", "dataset_name", "name", "path")),
     ),
+    "eval_data_path": tuple(
+        f"{section}{name}{ending}"
+        for section in ("", "data.", "dataset.")
+        for name in ("val", "valid", "validation", "eval")
+        for ending in ("_file", "_path", "_data", "_dataset", "_data_file", "_dataset_path")
+    ),
 }  # fmt: skip
-"""Maps TRL's keys for the model and the data to names that custom scripts use for them; `model.name` is the key `name`
-in the section `model`. If a file lacks TRL's key, the importer looks for these names.
+"""Maps TRL's keys for the model and the data, and FastChat's for the rows of the evaluation, to names that custom
+scripts use for them; `model.name` is the key `name` in the section `model`. If a file lacks TRL's key, the importer
+looks for these names.
 """
+WHAT = {"model_name_or_path": "the model", "dataset_name": "the data", "eval_data_path": "the rows of the evaluation"}
+OPTIONS = {"model_name_or_path": "`--model NAME`", "dataset_name": "`--data NAME`"}
 DATA = ("dataset_name", "dataset_mixture", "dataset_mixer", "datasets", "data_path")
 STAGES = ("sft", "dpo", "orpo", "cpo", "kto", "grpo", "rloo")
 """Methods that are names of sections. If a file has several such sections, `--method` decides which one is read."""
 ARGUMENTS = re.compile(
     "(?:train(?:ing|er)?|hyper_?param(?:eter)?s|hparams|optim(?:izer|ization)?|schedul(?:e|er)|checkpoint(?:ing)?|saving"
-    f"|logging|model|quantization|{'|'.join(STAGES)})(?:_args|_arguments|_config)?$"
+    f"|logging|model|quant(?:ization)?|bnb|{'|'.join(STAGES)})(?:_args|_arguments|_config)?$"
 )
 """Matches the sections whose keys may be arguments of TRL's configuration classes."""
 LORA = re.compile("(?:q?lora|peft|adapter)(?:_args|_config)?$")
 SHORT = {**ADAPTER, "rank": "lora_r", "alpha": "lora_alpha", "dropout": "lora_dropout", "using_lora": "use_peft"}
 """Maps the keys of a section about LoRA to TRL's keys."""
+ROWS = re.compile("data(?:set)?$")
+OF_ROWS = ("max_length", "max_seq_length", "max_prompt_length", "max_completion_length", "packing",
+           "dataset_text_field", "dataset_num_proc")  # fmt: skip
+"""Arguments of TRL that custom scripts have in the section of the data. The others may mean something else there: a
+`seed` of the data is not the seed of the run.
+"""
 SWITCHES = ("enabled", "enable", "use")
 
 
@@ -67,8 +82,29 @@ class Spread:
     rest: list[Entry]
 
 
+def _lifted(entries: Entries) -> dict[str, Entry]:
+    """Take sections out of other sections: `training: {lora: {r: 16}}` becomes the sections `training` and `lora`."""
+    out, left = dict(entries), list(entries)
+    while left:
+        section = left.pop()
+        one = out[section]
+        inner = {key: each for key, each in one.mapping.items() if each.mapping and _is_section(key)}
+        if inner and _is_section(section) and inner.keys().isdisjoint(out):
+            kept = {key: each for key, each in one.mapping.items() if key not in inner}
+            out |= {**inner, section: Entry(one.key, kept, one.file, one.line)}
+            left += inner
+    return out
+
+
+def _is_section(key: str) -> bool:
+    return bool(ARGUMENTS.match(key) or LORA.match(key))
+
+
 def spread(entries: Entries, method: str | None) -> Spread:
     """Replace sections such as `training: {lr: 1e-5}` and `lora: {r: 16}`, and names such as `lr`, by TRL's keys."""
+    lifted = _lifted(entries)
+    changed = {key for key, one in lifted.items() if entries.get(key) is not one}
+    entries = lifted
     names = argument_names() - AMBIGUOUS.keys()
     stages = [one for one in STAGES if one in entries and entries[one].mapping]
     method = stages[0] if len(stages) == 1 and method is None else method
@@ -81,7 +117,8 @@ def spread(entries: Entries, method: str | None) -> Spread:
             continue
         inside = one.mapping if section not in stages or section == method else {}
         found = {key: _name(section, key, names) for key in inside} if inside else {"": _own(section)}
-        if not any(found.values()) and not any(f"{section}.{key}" in guesses for key in inside):
+        guess = any({key, f"{section}.{key}"} & guesses for key in inside)
+        if section not in changed and not guess and not any(found.values()):
             out[section] = one
             continue
         for key, name in found.items():
@@ -91,6 +128,13 @@ def spread(entries: Entries, method: str | None) -> Spread:
                 read.append(entry)
             elif entry.key in guesses or entry is one:
                 out[entry.key] = entry
+            elif (
+                key in guesses
+                and key not in out
+                and key not in entries
+                and (ARGUMENTS.match(section) or ROWS.match(section))
+            ):
+                out[key] = entry  # a name of the model or the data, as in `hyperparameters: {model_name: org/model}`
             else:
                 rest.append(entry)
     rank = out.get("lora_r")
@@ -109,28 +153,42 @@ def _name(section: str, key: str, names: frozenset[str]) -> str:
         return "use_peft" if key in SWITCHES else SHORT.get(key, key if key in names else "")
     if section == "vllm":
         return "use_vllm" if key in SWITCHES else f"vllm_{key}" * (f"vllm_{key}" in names)
-    if not ARGUMENTS.match(section):
+    if ROWS.match(section):
+        return key if key in OF_ROWS else ""
+    if not ARGUMENTS.match(section) or any(f"{section}.{key}" in one for one in GUESSES.values()):
         return ""
     return key if key in names else _own(key)
 
 
+def _joined(names: list[str]) -> str:
+    """Join names as in a sentence: "a, b and c"."""
+    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
+
+
 def guessed(draft: Draft, entries: Entries, found: Spread | None) -> Entries:
     """Rename a key such as `base_model` to TRL's key, if the file lacks TRL's key for the model or the data. Returns
-    the entries. A decision asks a person to confirm each guess, and another one to confirm the keys that `spread` has
-    renamed.
+    the entries. One decision asks a person to confirm these guesses, and another one to confirm the keys that `spread`
+    has renamed.
     """
     out = dict(entries)
+    guesses: dict[str, Entry] = {}
     for name, keys in GUESSES.items():
         stated = any(key in entries for key in (DATA if name == "dataset_name" else (name,)))
-        given = draft.sources if name == "dataset_name" else draft.model
+        given = draft.sources if name == "dataset_name" else name in OPTIONS and draft.model
         key = next((one for one in keys if one in entries and isinstance(entries[one].value, str)), None)
         if stated or given or key is None or entries[key].empty:
             continue
         out[name] = out.pop(key)
-        what = "the data" if name == "dataset_name" else "the model"
-        option = "--data" if name == "dataset_name" else "--model"
-        draft.decisions.append(Decision(f"whether `{entries[key].key}`, a key of the source's own script, names {what}",
-                                        (entries[key].location,), f"if not, `{option} NAME` does"))  # fmt: skip
+        guesses[name] = entries[key]
+    if guesses:
+        names, whats = _joined([f"`{one.key}`" for one in guesses.values()]), _joined([WHAT[name] for name in guesses])
+        form = (
+            "keys of the source's own script, name" if len(guesses) > 1 else "a key of the source's own script, names"
+        )
+        options = [OPTIONS[name] for name in guesses if name in OPTIONS] or ["`eval`"]
+        help_ = f"if not, {_joined(options)} {'do' if len(options) > 1 else 'does'}"
+        locations = tuple(one.location for one in guesses.values())
+        draft.decisions.append(Decision(f"whether {names}, {form} {whats}", locations, help_))
     for one in found.rest if found else ():
         if one.value is None:
             draft.note(one, "null: no value")
