@@ -88,6 +88,10 @@ def _turns(value: object, number: int, roles: Counts, whole: bool = True) -> tup
     for one in speakers:
         roles.add(one[:40], number)
     spoken = tuple(role for role, _, _ in roled)
+    if "empty_answer" in found and any(
+        role == "assistant" and not _says_nothing(turn, content) for role, turn, content in roled
+    ):
+        found.add("partly_empty")
     if "assistant" not in spoken:
         found.add("unanswered")
     if whole:
@@ -100,7 +104,7 @@ def _of_turn(role: str, turn: Mapping[str, object], content: object) -> Iterator
         yield "system"
     elif role == "user" and empty(content):
         yield "empty_prompt"
-    elif role == "assistant" and empty(content) and not (turn.get("tool_calls") or turn.get("function_call")):
+    elif role == "assistant" and _says_nothing(turn, content):
         yield "empty_answer"
     if isinstance(content, str):
         if any(mark in content for mark in PLACES):
@@ -109,6 +113,11 @@ def _of_turn(role: str, turn: Mapping[str, object], content: object) -> Iterator
         isinstance(one, dict) and "image" in str(one.get("type")) for one in content
     ):
         yield "images"
+
+
+def _says_nothing(turn: Mapping[str, object], content: object) -> bool:
+    """Whether a turn has neither a content nor a tool call."""
+    return empty(content) and not (turn.get("tool_calls") or turn.get("function_call"))
 
 
 Inspector = Callable[[list[object], int, Counts], tuple[Iterable[str], object]]
@@ -175,7 +184,7 @@ def _part(value: object, kind: str, number: int, roles: Counts, found: set[str])
     more, same = _turns(value, number, roles, whole=False)
     # these properties are not reported here, because the other part of the row may contain the answer, the trained turn
     # or the tool call that seems to be missing
-    found |= more - {"unanswered", "nothing_trained", "unknown_call_id"}
+    found |= more - {"partly_empty", "unanswered", "nothing_trained", "unknown_call_id"}
     return tuple(same)
 
 

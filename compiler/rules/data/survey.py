@@ -142,7 +142,8 @@ def _standard_role(role: str) -> str | None:
 
 @rule("XP533", "nothing-to-learn", "warning")
 def nothing_to_learn(spec: Spec) -> Iterator[Finding]:
-    """Each row should have an answer or a text to learn from. If no row of a file has one of the two, this is an error.
+    """Each row should have an answer or a text to learn from, and no turn of the assistant should be empty. If a file
+    has nothing else, this is an error.
 
     Why it is bad: a row without an answer teaches the model to write nothing, or does not count in the loss.
 
@@ -171,7 +172,7 @@ def nothing_to_learn(spec: Spec) -> Iterator[Finding]:
                     "remove the empty lines, or write `data(documents=paragraph)`: they end a paragraph"
                     if lines
                     else "remove such rows from the data, or give them an answer",
-                    severity="error" if _every(one, found) else None,
+                    severity="error" if _every(one, found) and "partly_empty" not in found.tallies else None,
                 )
 
 

@@ -132,3 +132,13 @@ def test_answers_of_a_role_in_capitals_are_not_missed(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text(json.dumps({"messages": turns}) * 8)
     problems = checked(spec(train='qwen2.5-3b-instruct on "rows.jsonl" for 3 epochs'), tmp_path).problems
     assert {one.code: one.severity for one in problems if one.code in ("XP532", "XP533")} == {"XP532": "error"}
+
+
+@pytest.mark.parametrize(("answers", "severity"), [(["", "4"], "warning"), (["", " "], "error")])
+def test_an_empty_turn_in_every_row_is_an_error_only_without_other_answers(
+    answers: list[str], severity: str, tmp_path: Path
+) -> None:
+    turns = [{"role": role, "content": text} for one in answers for role, text in (("user", "?"), ("assistant", one))]
+    (tmp_path / "rows.jsonl").write_text((json.dumps({"messages": turns}) + "\n") * 8)
+    problems = checked(spec(train='qwen2.5-3b-instruct on "rows.jsonl" for 3 epochs'), tmp_path).problems
+    assert [one.severity for one in problems if one.code == "XP533"] == [severity]
