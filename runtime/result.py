@@ -272,13 +272,15 @@ def _loading(folder: str, written: str, task: str, scores: bool, settings: Mappi
         return ["from transformers import pipeline", f"ask = pipeline({json.dumps(task)}, {place})"]
     loader = "SequenceClassification" if scores else "CausalLM"
     # get_base_model() keeps the adapters in the layers; a pipeline would log that a PeftModel is not supported
-    text = f"tokenizer=AutoTokenizer.from_pretrained({place})"
-    ask = f"ask = pipeline({json.dumps(task)}, model.get_base_model(), {text})"
-    labels = ", num_labels=1" * scores
-    if not settings:
+    ask = (
+        f"ask = pipeline({json.dumps(task)}, model.get_base_model(), tokenizer=AutoTokenizer.from_pretrained({place}))"
+    )
+    labels, bits = ", num_labels=1" * scores, settings.get("quantization_config")
+    rounded = f", quantization_config={bits}" if bits else ""
+    if all(value is bits for value in settings.values()):
         return [
             f"from peft import AutoPeftModelFor{loader}", "from transformers import AutoTokenizer, pipeline",
-            f"model = AutoPeftModelFor{loader}.from_pretrained({place}{labels})", ask,
+            f"model = AutoPeftModelFor{loader}.from_pretrained({place}{labels}{rounded})", ask,
         ]  # fmt: skip
     revision = adapters.get("revision")
     base = json.dumps(adapters["base_model_name_or_path"]) + (f", revision={json.dumps(revision)}" if revision else "")
@@ -286,8 +288,9 @@ def _loading(folder: str, written: str, task: str, scores: bool, settings: Mappi
         "from peft import PeftModel",
         f"from transformers import AutoConfig, AutoModelFor{loader}, AutoTokenizer, pipeline",
         f"config = AutoConfig.from_pretrained({base}{labels})",
-        *(f"config.{name} = {value!r}" for name, value in settings.items()),
-        f"model = PeftModel.from_pretrained(AutoModelFor{loader}.from_pretrained({base}, config=config), {place})", ask,
+        *(f"config.{name} = {value!r}" for name, value in settings.items() if value is not bits),
+        f"base = AutoModelFor{loader}.from_pretrained({base}, config=config{rounded})",
+        f"model = PeftModel.from_pretrained(base, {place})", ask,
     ]  # fmt: skip
 
 

@@ -281,6 +281,20 @@ def test_the_lines_of_use_load_adapters_with_their_tokenizer(tmp_path: Path) -> 
             assert text.count('from_pretrained("a/b", revision="c"') == (2 if settings else 0)
 
 
+def test_the_lines_of_use_load_the_base_in_as_many_bits_as_it_was_trained(tmp_path: Path) -> None:
+    """An adapter that LoftQ initialized corrects the rounding of its base. It is wrong for a base of 16 bits."""
+    (tmp_path / "adapter_config.json").write_text('{"peft_type": "LORA", "base_model_name_or_path": "a/b"}')
+    bits = {"quantization_config": {"load_in_4bit": True}}
+    plain = result.usage(False, False, bits, str(tmp_path), "out/x")
+    stated = "quantization_config={'load_in_4bit': True}"
+    assert f'AutoPeftModelForCausalLM.from_pretrained("out/x", {stated})' in "\n".join(plain)
+    scaled = "\n".join(result.usage(False, False, {**bits, "rope_scaling": {"factor": 4.0}}, str(tmp_path), "out/x"))
+    compile(scaled, "use", "exec")
+    assert f'AutoModelForCausalLM.from_pretrained("a/b", config=config, {stated})' in scaled
+    assert "config.quantization_config" not in scaled
+    assert "config.rope_scaling = {'factor': 4.0}" in scaled
+
+
 def test_the_lines_of_use_name_a_folder_as_it_is_written() -> None:
     assert '"/out/Käse"' in result.usage(False, False, {}, None, "/out/Käse")[1]
 

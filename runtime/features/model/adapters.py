@@ -60,6 +60,12 @@ class Adapters(Feature):
         if bundle.plan["method"]["scores"] and plan["bits"] is not None:
             keep_scores(trainer.model, trainer.args)
 
+    def base_settings(self, bundle: Bundle, trainer: Trainer) -> dict[str, Any]:
+        """The base's quantization. An adapter that LoftQ initialized is correct only for a base of 4 bits."""
+        quantized = quantization(bundle)
+        stated = {} if quantized is None else quantized.to_diff_dict()
+        return {"quantization_config": {key: one for key, one in stated.items() if key[0] != "_"}} if stated else {}
+
     def made(self, bundle: Bundle, trainer: Trainer) -> Iterator[tuple[str, object, object]]:
         """Compare the adapted modules, their shape and dtype, and the trained weights with the bundle."""
         plan = bundle.lora

@@ -215,6 +215,7 @@ def test_loftq_begins_with_what_the_rounding_took_away(warm: Warm, ground: str, 
                  save='save "out" every=2')  # fmt: skip
     done, again = warm.twice(text, f"loftq-{more}", DEFAULT, str(tmp_path), world)
     assert "adapters of 6 layers are initialized by loftq" in done.output
+    assert "'load_in_4bit': True" in done.output.partition("\nuse ")[2]  # the adapter is wrong for a base of 16 bits
     seen = warm.program(DEFAULT, ROUNDING, done.out, os.path.join(ground, "tiny"), str(RANK), str(SCALE))[0]
     assert seen["worst"] < 1e-3 < seen["gain"]
     assert seen["longer"] < 1e-3
