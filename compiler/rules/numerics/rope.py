@@ -59,7 +59,9 @@ def scaled_twice(spec: Spec) -> Iterator[Finding]:
 def not_known_later(spec: Spec) -> Iterator[Finding]:
     """`rope` cannot be used with vLLM, and a run with adapters needs `save(merge)`. `rope` changes the config.json of
     the trained model only. vLLM loads the original model, whose config.json has no scaling. The folder of an adapter
-    has no config.json of the model, so the adapter is later used with its original base, also without the scaling.
+    has no config.json of the model, so the adapter is later used with its original base, also without the scaling. If
+    adapters cannot be merged (a base of 4 or 8 bits, zero3, FSDP), this is only a warning, unless the run is evaluated
+    by tasks.
 
     Why it is bad: with vLLM, completions are generated with other positions than the trained model uses. An adapter is
     used with other positions than those it was trained on.
@@ -69,19 +71,28 @@ def not_known_later(spec: Spec) -> Iterator[Finding]:
     Source: trl 1.16 `grpo_trainer.py` (vLLM gets the model's name), peft 0.20 `peft_model.py` (`from_pretrained` gets
     the base from its caller); read, not run.
     """
+    in_the_model = "write the scaling into the config.json of a local model, and train its folder"
     if spec.online and spec.flag("method.vllm"):
         yield Finding(
             spec.location("model.rope", "vLLM does not read `rope`"),
             "vLLM loads the model without the scaling of `rope`",
-            "leave `vllm` out, or write the scaling into the config.json of a local model, and train its folder",
+            f"leave `vllm` out, or {in_the_model}",
             (spec.location("method.vllm"),),
         )
     if spec.lora and not spec.flag("save.merge"):
+        merges = spec.bits is None and not spec.weights_sharded
+        evaluated = spec.get("eval.tasks") is not None
+        use = (
+            "leave `tasks` out"
+            if evaluated
+            else "load the adapter by the lines of its README.md, which set the scaling"
+        )
         yield Finding(
             spec.location("model.rope", "not saved in the adapter's folder"),
             "an adapter is saved without the scaling of `rope`",
-            "write `save(merge)`, which also saves the complete model",
+            "write `save(merge)`, which also saves the complete model" if merges else f"{use}, or {in_the_model}",
             (spec.location(spec.adapter),),
+            severity="error" if merges or evaluated else "warning",
         )
 
 
