@@ -38,13 +38,9 @@ def mapped(bundle: Bundle, tokenizer: Tokenizer | None, source: Source, split: s
     types = [feature.row_types(bundle, source, stored, dropped, make) for feature in bundle.features]
     try:
         part: Rows = stored.map(
-            make,
-            with_indices=True,
-            remove_columns=dropped,
-            num_proc=bundle.data.get("workers"),
-            desc=None,
+            make, with_indices=True, remove_columns=dropped, num_proc=bundle.data.get("workers"), desc=None,
             features=next((one for one in types if one is not None), None),
-        )
+        )  # fmt: skip
     except UnicodeDecodeError as error:  # datasets decodes a text only when its row is read
         raise RunError(data_sources.unreadable(bundle, source, split, error)) from error
     if tokenizer is not None and tokenizer.chat_template and rank() == 0:
@@ -62,8 +58,7 @@ def mapped(bundle: Bundle, tokenizer: Tokenizer | None, source: Source, split: s
 
 def row_maker(bundle: Bundle, source: Source, chat: bool) -> Callable[[Any, int], dict[str, Any]]:
     """Return the function that gets a stored row and its number, and converts the row to trl's form. ``chat`` is true
-    if the tokenizer has a chat template.
-    """
+    if the tokenizer has a chat template."""
     convert = bundle.row_format().to_row
     for feature in bundle.features:
         convert = feature.row_converter(bundle, convert)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any
 
+from ..library_internals.datasets_rows import typed
 from .errors import RunError, first_line
 from .feature import Bundle, Feature, Rows, Source
 from .rows import KEPT, RowFormat, name
@@ -24,7 +25,8 @@ def load(bundle: Bundle, source: Source, split: str | None = None, first: int | 
 def reader(bundle: Bundle, source: Source, features: Iterable[Feature]) -> Callable[..., Rows]:
     """The function that reads a source. It comes from a feature, such as the one for local files, or reads the hub."""
     found = (one.source_reader(bundle, source) for one in features)
-    return next((one for one in found if one is not None), _of_hub)
+    read = next((one for one in found if one is not None), _of_hub)
+    return lambda *given: typed(read(*given))
 
 
 def _of_hub(bundle: Bundle, source: Source, split: str, streaming: bool) -> Any:

@@ -40,8 +40,6 @@ def shown(text: str) -> str:
     """Make a text safe for a terminal: spell out escape sequences (a row or template may have some), cut long lines."""
     if len(text) > LONGEST:
         text = "\n".join(one if len(one) <= LONGEST else one[:LONGEST] + "..." for one in text.split("\n"))
-    if text.isprintable():
-        return text
     return "".join(one if one.isprintable() or one == "\n" else f"<U+{ord(one):04X}>" for one in text)
 
 
@@ -103,5 +101,4 @@ def stop(error: RunError) -> int:
 
 def first_line(error: BaseException) -> str:
     """The first line of an error's message; without a message, the name of the error's class."""
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -26,8 +26,7 @@ class RowFormat(NamedTuple):
     conversations: Callable[[Mapping[str, Any]], list[list[dict[str, Any]]]]
     """Gets a converted row; returns the conversations that the chat template renders."""
     to_row: Callable[..., dict[str, Any]]
-    """Gets a source, a stored row and its number; returns the row for trl. Raises RunError for a row in another format.
-    """
+    """Gets a source, a stored row and its number; returns the row for trl. Raises RunError if the format differs."""
 
 
 def name(source: "Source") -> str:
@@ -42,9 +41,7 @@ def columns(source: "Source", present: Sequence[str]) -> dict[str, str]:
 
 
 def dropped(source: "Source", present: Sequence[str], method: str) -> list[str]:
-    """The stored columns that the trainer does not get: all of them. The messages have a copy of what the chat template
-    reads.
-    """
+    """The stored columns that the trainer does not get: all. The messages have copies of what a template reads."""
     return list(present)
 
 

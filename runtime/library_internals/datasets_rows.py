@@ -6,9 +6,17 @@ from typing import Any
 
 
 def rearranged(rows: Any) -> bool:
-    """Whether the dataset is a selection or a permutation of its table: row i of the table is then not row i of the
-    dataset."""
+    """Whether the dataset is a selection or a permutation, so that its row i may not be row i of its table."""
     return getattr(rows, "_indices", None) is not None
+
+
+def typed(rows: Any) -> Any:
+    """The rows. A stream of a JSON array gets its types, without which turns with different keys are texts of JSON."""
+    if rows.features is None and (first := next(iter(rows.with_format("arrow")), None)) is not None:
+        from datasets import Features
+
+        rows.info.features = Features.from_arrow_schema(first.schema)
+    return rows
 
 
 @contextmanager

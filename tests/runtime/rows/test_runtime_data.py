@@ -187,6 +187,30 @@ def bundle_with(tmp_path: Path, *sources: dict[str, object], **changes: object) 
     return read(write(str(folder), facts))
 
 
+@pytest.mark.parametrize("ending", ["json", "jsonl"])
+def test_turns_with_different_keys_are_turns_in_the_first_rows_and_in_a_stream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    """A stream of a JSON array has no column types until it is read, and datasets stores turns with different keys as
+    texts. The cache must be empty, because a cached array has its types.
+    """
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    turns = [{"role": "user", "content": "2?"}, {"role": "assistant", "content": "4", "weight": 0}]
+    stored = [{"messages": turns, "id": number} for number in range(12)]
+    text = json.dumps(stored) if ending == "json" else "".join(f"{json.dumps(one)}\n" for one in stored)
+    (tmp_path / f"chat.{ending}").write_text(text)
+    one = source(f"chat.{ending}", "messages")
+    bundle = bundle_with(tmp_path, one)
+    (first,) = data_sources.load(bundle, one, first=1)
+    assert [turn["role"] for turn in first["messages"]] == ["user", "assistant"]
+    assert first["messages"][1]["weight"] == 0
+    stream = data_sources.reader(bundle, one, bundle.features)(bundle, one, "train", True)
+    shuffled = stream.shuffle(seed=1, buffer_size=4).map(
+        lambda row: {"roles": [turn["role"] for turn in row["messages"]]}
+    )
+    assert next(iter(shuffled))["roles"] == ["user", "assistant"]
+
+
 def test_a_local_file_is_loaded_mapped_and_checked(tmp_path: Path) -> None:
     lines = [json.dumps({"conversations": [{"from": "human", "value": str(i)}], "id": i}) for i in range(10)]
     text = "\n".join(lines) + "\n"
