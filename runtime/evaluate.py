@@ -174,6 +174,7 @@ def _evaluate(bundle: Bundle, plan: Mapping[str, Any]) -> None:
     model = _model(bundle, plan)
     chat = getattr(model.tokenizer, "chat_template", None) is not None
     manager = TaskManager(include_defaults=any(isinstance(task, str) for task in tasks))
+    lm_eval_harness.record_commit_silently()
     progress.now("evaluating")
     found = simple_evaluate(
         model=model,

@@ -1,5 +1,6 @@
 """Models and task files for lm-evaluation-harness (lm-eval 0.4)."""
 
+import subprocess
 from typing import Any
 
 
@@ -24,3 +25,20 @@ def task(path: str) -> dict[str, Any]:
     from lm_eval.tasks._yaml_loader import load_yaml
 
     return dict(load_yaml(path, resolve_func=True))
+
+
+def record_commit_silently() -> None:
+    """Make the harness record the commit of the working directory without git's message if there is none.
+
+    Outside of a repository, git prints "fatal: not a git repository", which looks as if the evaluation had failed.
+    """
+    from lm_eval import evaluator
+
+    def commit() -> str | None:
+        try:
+            done = subprocess.run(["git", "describe", "--always"], capture_output=True, text=True)
+        except OSError:  # git is not installed
+            return None
+        return done.stdout.strip() or None
+
+    evaluator.get_git_commit_hash = commit

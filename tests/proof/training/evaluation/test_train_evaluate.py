@@ -146,6 +146,7 @@ def test_the_trained_model_is_evaluated(
     done = evaluate(bundle, os.path.dirname(finished.out), target, cold=(adapters, target) == ("whole", DEFAULT))
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"[run] results in {finished.out}/eval/results.json" in done.stdout
+    assert "fatal:" not in done.stderr  # of git, outside of a repository
     assert perplexity(finished.out) < 0.7 * untrained(target)
     found = results(finished.out)
     assert (found["harness"], found["chat_template"]) == ("0.4.13", True)
