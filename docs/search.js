@@ -16,6 +16,9 @@ const TITLE = 8, NAME = 6, ASK = 2, PAGE = 1, TEXT = 1, WHOLE = 3;
 const SATURATION = 6, LENGTH = 0.75, COVERAGE = 0.6, HEADING = 0.8, MIX = 0.75, MOST = 2, LESS = 0.85, FAINT = 0.5, LIKE = 1, CLOSE = 1.5, RAREST = 5.2;
 // How the best BEST sections are compared: see refined(). The weights were fitted to tests/docs/questions.toml.
 const BEST = 30, WORDS = 0.91, KNOWN = 1.17, SAID = 0.8, CALLED = 0.49, TITLED = 0.138, ALIKE = 0.62, PAIRS = 1, ASKS = 0.15;
+// In a long question one word says less: what resembles the question, and titles and names, count more with the logarithm of
+// its length.
+const RESEMBLES = 0.8, KNOWS = 0.5;
 // Weights of what a word of a question is searched as; PART and INNER are those of the words of a phrase or identifier.
 const SYNONYM = 0.6, PREFIX = 0.6, MISSPELT = 0.5, FAMILY = 0.4, PART = 0.2, INNER = 0.2;
 const ASKED = new Set(("how what which where when why who do does did done can could should would will is are be am was " +
@@ -306,9 +309,10 @@ function scores(question, said) {
   }
   if (question.length === 1 && CODE.test(question[0].shown))
     for (const at of total.keys()) if (sections[at].title.has(question[0].shown)) total.set(at, total.get(at) * 100);
-  const pairs = paired(said);
+  const pairs = paired(said), longer = Math.log(question.length);
   for (const [at, score] of [...total].sort((a, b) => b[1] - a[1]).slice(0, BEST))
-    total.set(at, score * Math.exp(refined(at, question, all, names, pairs) + ALIKE * (sum.get(at) || 0)));
+    total.set(at, score * Math.exp(refined(at, question, all, names, pairs) + ALIKE * (sum.get(at) || 0) +
+      RESEMBLES * longer * (like.get(at) || 0)));
   return total;
 }
 
@@ -336,7 +340,8 @@ function refined(at, question, all, names, pairs) {
   const whole = rare([...section.title]), part = rare([...section.title].filter((one) => names.has(one)));
   section.pairs = section.pairs || paired(section.doc.text);
   const near = [...pairs].filter((one) => section.pairs.has(one)).length / (pairs.size || 1);
-  return WORDS * share.words + KNOWN * share.known + SAID * share.said + CALLED * share.called + PAIRS * near +
+  return WORDS * share.words + (KNOWN + KNOWS * Math.log(question.length)) * share.known +
+    SAID * share.said + CALLED * share.called + PAIRS * near +
     (whole ? TITLED * part * (part / whole) ** 2 : 0) + ASKS * Math.log(1 + (section.doc.asked || []).length);
 }
 
