@@ -348,7 +348,7 @@ def _forms(block: Block) -> list[tuple[str | None, str]]:
     for name, typed in block.settings:
         row = schema.BY_PATH.get(clause or "")
         chosen = choice(row, typed.strip('"')) if row is not None and row.choices and name in NAMED else None
-        both = name if clause is None and is_known(name) else f"{block.name}_{name}"
+        both = name if letters(block.name) in GENERAL and is_known(name) else f"{block.name}_{name}"
         own = clause is not None and f"{clause}.{name}" in schema.BY_PATH
         if chosen is not None:
             out.append((f"{clause}={chosen}", ""))

@@ -86,7 +86,9 @@ def by_last_part(unknown: UnknownName) -> UnknownName | None:
     if component is not None:
         return component
     segments = unknown.name.split(".")
-    for first in range(1, len(segments)):
+    if segments[-1] in ("enabled", "enable") and not is_known(unknown.name):
+        segments = segments[:-1]  # `policy.sequence_packing.enabled = true`
+    for first in range(min(1, len(segments) - 1), len(segments)):
         end = ".".join(segments[first:])
         if end in general_words() and not idle_words().issuperset(parts(segments[first - 1])):
             continue  # `name` in `rollout.name` is too general alone, but `steps` in `training.steps` is clear

@@ -172,6 +172,9 @@ def _every(name: str, text: str) -> str | None:
         return "never"
     if _per_epoch(name):
         return "epoch" if lower == "1" else "never" if lower == "0" else None
+    counted = LENGTH.fullmatch(text)
+    if counted is not None and (unit := unit_of(counted[2])) is not None:  # `500ba` of MosaicML
+        return counted[1] if unit == "steps" else "epoch" if counted[1] == "1" else None
     if not UNITS.fullmatch(text):
         return None
     if NUMBER.fullmatch(text) and 0 < float(text) < 1:

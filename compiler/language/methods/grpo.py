@@ -50,5 +50,5 @@ GRPO = Method(
     generates=True,
     grouped=True,
     references=references,
-    aliases="ppo; rl; group relative; gspo; dapo; rlhf",
+    aliases="ppo; rl; group relative; gspo; dapo; rlhf; group norm",
 )  # fmt: skip

@@ -61,7 +61,9 @@ ENVIRON = re.compile(
 )
 """A pattern for an environment variable in Python: `os.environ["NCCL_DEBUG"] = "INFO"`."""
 INDEX = re.compile(r"\w+(?:\[[\"'][\w.-]+[\"']\]|\.\w+)*\[[\"'](?P<name>[\w.-]+)[\"']\][ \t]*=[ \t]*(?P<value>.+)")
-SETTER = re.compile(r"(?:\w+\.)?set\w*\([ \t]*(?:\w+,[ \t]*)?[\"']?(?P<name>[\w.-]+)[\"']?,[ \t]*(?P<value>[^(),]+|\[.*\])\)")
+SETTER = re.compile(
+    r"(?:\w+\.)?set\w*\([ \t]*(?:\w+,[ \t]*)?[\"']?(?P<name>[\w.-]+)[\"']?,[ \t]*(?P<value>[^(),]+|\[.*\])\)"
+)
 """A pattern for a call that sets a value: `set(lr, 1e-5)`, `config.set("lr", 1e-5)`, `setattr(args, "lr", 1e-5)`."""
 TYPED = re.compile(r"(?P<name>[A-Za-z]\w*)[ \t]*:[ \t]*(?P<type>[A-Za-z][\w.\[\], |]*?)[ \t]*=[ \t]*(?P<value>.+)")
 MAPPING = re.compile(r"[\"']?(?P<name>[A-Za-z][\w.-]*)[\"']?[ \t]*[:=]?[ \t]*(?P<value>\{.*[{:].*\})")
@@ -186,7 +188,8 @@ def _rewritten(found: Diagnostic, source: Source, start: int, end: int) -> Diagn
     if pairs is None:
         return _in_words(found, source, text, span) if before == top else None
     rewrites = [option_rewritten(Option(span, one.name, one.value), before) for one in pairs]
-    if WORDS.match(text) and any(REFERENCE in one.help for one in rewrites):
+    helpful = text.startswith("set") and not any(REFERENCE in one.help for one in rewrites)
+    if WORDS.match(text) and not helpful and not all(one.form for one in rewrites):
         return None
     return _advised(found, source, span, rewrites)
 

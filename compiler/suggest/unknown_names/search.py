@@ -138,15 +138,16 @@ def _of_a_library(case: Case) -> Suggestion | None:
     guess, name, message = case.guess, case.name, case.message
     if guess is not None and case.exact and guess.own:
         return None
-    of_file = name.startswith(FILES) and (guess is None or guess.path == "strategy")
+    parents, dot, last = name.rpartition(".")
+    in_a_block = bool(dot) and meaning(last, exact=True) is not None
+    of_file = name.startswith(FILES) and not in_a_block and (guess is None or guess.path == "strategy")
     # if the name is a misspelt setting, do not accept names of other tools that only begin in the same way
     loosely = guess is None or guess.likeness < TYPO
-    parents, dot, last = name.rpartition(".")
     # in `loss_fn.reference_policy_kl_penalty`, only the parents may belong to a family without an equivalent
-    family = f"{parents}.x" if dot and meaning(last, exact=True) is not None else name
+    family = f"{parents}.x" if in_a_block else name
     return (
         without_equivalent(message, name, loosely=False)
-        or (extra_suggestion(case.unknown, message) if of_file or not case.exact else None)
+        or (extra_suggestion(case.unknown, message) if of_file or not (case.exact or in_a_block) else None)
         or (without_equivalent(message, family) if loosely else None)
         or (None if case.exact else excluded(message, name))
     )
@@ -278,6 +279,7 @@ def _without_loose_word(case: Case) -> Suggestion | None:
         rest = "_".join(written[:at] + written[at + 1 :])
         if (
             word in loose_words()
+            and rest not in general_words()
             and (len(written) > 2 or rest in schema.outer_names())
             and (is_known(rest) or meaning(rest, case.unknown.clause, True))
         ):
