@@ -14,8 +14,9 @@ from xpc.compiler.language import schema
 from xpc.compiler.language.codes import CODES as SLUGS
 from xpc.compiler.language.expand import expand
 from xpc.compiler.suggest.first_line import rewrite_first_line
-from xpc.compiler.suggest.flag_values import NAMED
+from xpc.compiler.suggest.flag_values import AROUND, NAMED
 from xpc.compiler.suggest.joined_values import join_values
+from xpc.compiler.suggest.known_names import known_choice
 from xpc.compiler.suggest.likeness import typo_of
 from xpc.compiler.suggest.lines.choices import move_choices
 from xpc.compiler.suggest.lines.header import rewrite_header
@@ -205,6 +206,9 @@ COLON = re.compile(r"^([ \t]*\w+):(?= [A-Za-z_][\w.]*\([^()\n]*\)[ \t]*$)", re.M
 """A pattern for a call after a colon: `peft_config: LoraConfig(r=16)`."""
 
 
+TUPLE = re.compile(r"=\(([\d.eE, -]+)\)")
+SINGLE = re.compile(r"=[']([^'\"\n\\]*)[']")
+"""Patterns for a tuple of numbers, and for a text in single quotes: `betas=(0.9, 0.95)`, `output_dir='out'`."""
 TRAIN = re.compile(r"^train(?=[ \t]*[({])", re.MULTILINE)
 """A pattern for `train` as the name of a block: `train { lr = 1e-5 }`. The parser keeps a block only if it has another
 name.
@@ -214,6 +218,7 @@ name.
 def _of_python(source: Source) -> Source:
     """The source, with Python calls written as settings. Each character stays at its position."""
     text = RESULTS.sub(lambda found: found["first"] + " " * len(found["rest"]), source.text)
+    text = SINGLE.sub(r'="\1"', TUPLE.sub(r"=[\1]", text))
     text = TRAIN.sub("Train", COLON.sub(r"\1=", text))
     return source if text == source.text else Source(source.name, text)
 
@@ -236,7 +241,8 @@ def _call_of_python(name: str, start: int, call: Call, source: Source) -> Block 
     loaded = LOADED.fullmatch(call.name.text)
     first = call.args[0] if call.args else None
     named = (("model_name", source.slice(first.span)),) if loaded and isinstance(first, String) else ()
-    settings = call.args[1:] if named or isinstance(first, Ref) else call.args  # `get_peft_model(model, r=16)`
+    # the first argument may be an object: `get_peft_model(model, r=16)`, `AdamW(model.parameters(), lr=1e-5)`
+    settings = call.args[1:] if named or isinstance(first, Ref | Call) else call.args
     if not call.args or not all(isinstance(one, Setting) for one in settings):
         return None
     match = PYTHON.fullmatch(call.name.text) or loaded
@@ -244,6 +250,8 @@ def _call_of_python(name: str, start: int, call: Call, source: Source) -> Block 
         known = meaning(match["name"], exact=True)
         name = match["name"].lower() if known is not None and known.path in schema.ADAPTERS else "training"
         name = "quantization" if match["name"] == "BitsAndBytes" else name
+    elif (chosen := _choice_of_class(call.name.text)) is not None:
+        name, named = "training", (chosen,)
     elif call.name.text != "dict":
         pairs = _settings(settings, source)
         if not all(is_known(one) and meaning(one, exact=True) is not None for one, _ in pairs):
@@ -254,6 +262,14 @@ def _call_of_python(name: str, start: int, call: Call, source: Source) -> Block 
     span = Span(start, call.span.end)
     stated = named + tuple((one, as_value(typed)) for one, typed in _settings(settings, source))
     return Block(name, span, span, stated, False, True, method_of(source.text))
+
+
+def _choice_of_class(name: str) -> tuple[str, str] | None:
+    """The setting and its value for a Python class or function that is a choice of xpc: `optimizer` and `lion` for
+    `bitsandbytes.optim.Lion`. None for any other name.
+    """
+    found = ((path, known_choice(schema.BY_PATH[path], AROUND.sub("", name))) for path in ("optimizer", "schedule"))
+    return next(((path, one) for path, one in found if one is not None), None)
 
 
 def _argument(call: Call, source: Source) -> Iterator[Block]:

@@ -88,8 +88,8 @@ def converted(row: Setting, name: str, node: Value, typed: str) -> str | None:
     if kind in SHARED and NUMBER.fullmatch(text) and _is_ratio(name, text):
         return _percent(name, text)
     if kind in ("text", "path", "name", "text_or_file", "repository"):
-        if not isinstance(node, String) and text.lower() in SWITCHES:
-            return None  # `true` is not a text: `output_dir = true` names no folder
+        if not isinstance(node, String) and (text.lower() in SWITCHES or (kind == "path" and isinstance(node, Number))):
+            return None  # `true` is not a text: `output_dir = true` names no folder, and `num_saves = 3` neither
         return typed if isinstance(node, String) else _quoted(text) if isinstance(node, Ref | Number) else None
     if kind == "weighted":
         if isinstance(node, String) and _is_known(row, Ref(node.span, node.value)):
@@ -147,7 +147,7 @@ def _is_ratio(name: str, text: str) -> bool:
     """Whether a number after a name is a ratio. A learning rate, as in `end_rate = 1e-6`, is not a ratio, although its
     setting also accepts a share.
     """
-    if "learning" in name.lower() or (name.lower().endswith("rate") and abs(float(text)) < 1e-3):
+    if name.lower().endswith("rate") and ("learning" in name.lower() or abs(float(text)) < 1e-3):
         return False
     return name.lower().replace("-", "_").rpartition("_")[2] in RATIO or "ratio" in name.lower()
 

@@ -15,6 +15,7 @@ from xpc.grammar.record import evolve, record
 from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Span
 from xpc.grammar.tree import Call
+from xpc.grammar.tree import Setting as Assigned
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -191,6 +192,12 @@ def _counted_words(found: Diagnostic) -> tuple[Diagnostic, Span] | None:
     if rest == ["tokens"] and before["name"] in ("gbs", "micro", "accum"):
         help = f"write the tokens divided by `seq`: `{before['name']}` counts sequences"
         return evolve(found, message=message, help=help, edits=()), span
+    if before["name"] == "hardware":
+        from xpc.compiler.suggest.registry_names import either, gpus_named
+
+        forms = [f"{value} x {one}" for one in gpus_named(rest[0]).names] or [f"{value} x {rest[0]}"]
+        edits = (Edit(span, forms[0]),) if len(forms) == 1 else ()
+        return evolve(found, message=message, help=f"write {either(forms)}", edits=edits), span
     exponent = re.fullmatch(r"[eE][+-]?\d+", rest[0])
     if len(rest) == 1 and before["name"] in COUNTED_BY.get(rest[0].lower().removesuffix("s"), ()):
         return evolve(found, message=message, help=f"write `{value}`", edits=(Edit(span, value),)), span
@@ -209,5 +216,6 @@ def call_of_python(row: Setting, item: Item, node: Value | None, typed: str) -> 
     chosen = choice(row, node.name.text.rpartition(".")[2]) if row.choices else None
     if chosen == node.name.text or (chosen is None and node.name.text != "dict"):
         return None
-    arguments = item.label.source.slice(Span(node.args[0].span.start, node.args[-1].span.end))
-    return (f"write `{row.name}{'' if chosen is None else f' {chosen}'}({arguments})`",)
+    settings = [item.label.source.slice(one.span) for one in node.args if isinstance(one, Assigned)]
+    arguments = f"({', '.join(settings)})" if settings else ""
+    return (f"write `{row.name}{'' if chosen is None else f' {chosen}'}{arguments}`",)

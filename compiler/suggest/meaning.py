@@ -10,6 +10,7 @@ from functools import cache, lru_cache
 from operator import ne
 
 from xpc.compiler.language import schema
+from xpc.compiler.language.kinds import FLAG
 from xpc.compiler.suggest.known_names import index, known, known_choice, spellings, vocabulary
 from xpc.compiler.suggest.likeness import (
     LETTERS,
@@ -25,7 +26,7 @@ from xpc.compiler.suggest.likeness import (
     words,
 )
 from xpc.compiler.suggest.no_equivalent import advice, loose_reason, own_reason
-from xpc.compiler.suggest.tables import synonyms
+from xpc.compiler.suggest.tables import switch_words, synonyms
 from xpc.grammar.nearest import another_number
 from xpc.grammar.nearest import letters as letters
 from xpc.grammar.record import record
@@ -113,6 +114,7 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
                 # with `limit` in one of its names
                 continue
             like = 1.0 if typed == one.letters else 0.99 * word_likeness(own, one.words)
+            like = max(like, SAME * (_is_switch(one) and without_switches(own) == without_switches(one.words)))
             if like < SAME and not exact:
                 typo = letter_likeness(typed, one.letters)
                 other = has_another_word(parts(way), one.parts) or another_number(typed, one.letters)
@@ -137,6 +139,18 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
             if score > rank:
                 best, rank = Meaning(one.path, one.value, like, one.own or one.argument), score
     return best
+
+
+def _is_switch(one: KnownName) -> bool:
+    """Whether a name turns something on: the name of a flag, or one that implies a value, such as `zero3`."""
+    row = schema.BY_PATH.get(one.path)
+    return bool(one.value) or (row is not None and row.kind is FLAG)
+
+
+@cache
+def without_switches(name: tuple[str, ...]) -> frozenset[str]:
+    """The words of a name without words that only turn it on: `enable_dora` and `use_dora` are equal."""
+    return frozenset(name).difference(switch_words()) or frozenset(name)
 
 
 def _candidates(typed: str, own: tuple[str, ...], exact: bool) -> list[KnownName]:

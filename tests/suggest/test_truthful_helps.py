@@ -112,7 +112,7 @@ def test_an_edit_means_what_was_written(written, right):
         ("model qwen2.5-0.5b-instruct", "`train qwen2.5-0.5b-instruct on DATA`"),
         ("data(streaming)", "`for 1000 steps`"),
         ("500steps", "for 500 steps"),
-        ("image_root=3", "xpc list settings"),
+        ("image_root=3", "a local file is quoted where it is used"),
         ("eva_config=3", "write `lora(init = eva, init_rows = 256)`"),
         ("min_pixels=3136", "the model's own processor"),
         ("quokka=3", "xpc list settings"),

@@ -75,8 +75,8 @@ PAIR = re.compile(
 SPACED = re.compile(r"(?P<name>[A-Za-z]\w*)[ \t]+(?P<value>\S+)")
 SIGNED = re.compile(r"(?P<name>[A-Za-z][\w.-]*)[ \t]*=[ \t]*(?P<value>\"[^\"]*\"|'[^']*'|\[[^\]]*\]|[^\s=\"'\[\]]+)"
                     r"(?:[ \t]*(?:,|;|&&?|and\b)[ \t]*|[ \t]+|$)")  # fmt: skip
-SLICE = re.compile(r"[\w./-]+\[[\d%]*:[\d%]*\]")
-"""A pattern for a part of a split: `train[:5000]`."""
+WITH_COLONS = re.compile(r"[\w./-]+\[[\d%]*:[\d%]*\]|(?:\d+-)?\d+:\d\d(?::\d\d)?")
+"""A pattern for a part of a split, and for a duration: `train[:5000]`, `08:00:00`."""
 PROSE = re.compile(r"[ \t]*[A-Za-z][\w'%-]*(?:[ \t,;]+[\w'%.-]+)+[.!]?[ \t]*")
 """A pattern for a line that consists only of words, without a sign such as `=`."""
 AROUND = (("`", "`"), ("<", ">"), ("{", "}"), ("(", ")"), ("**", "**"), ("__", "__"))
@@ -300,7 +300,7 @@ def _unwrapped(line: str) -> list[Pair] | None:
         return None  # `Log to wandb every 10 steps`
     wrapped = any(value.startswith(one) and value.endswith(other) for one, other in AROUND)
     mended = value[:1].isdecimal() and as_value(value) not in (value, f'"{value}"')  # `2 * 10^-5`
-    mended = mended or SLICE.fullmatch(value) is not None
+    mended = mended or WITH_COLONS.fullmatch(value) is not None
     if text == line and not quoted and not wrapped and not mended:
         return None
     return [Pair(_bare(pair["name"]), _value(value))]
