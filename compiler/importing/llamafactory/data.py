@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 
 from xpc.compiler.importing import mixture
 from xpc.compiler.importing.draft import Draft, Source
@@ -52,7 +53,13 @@ def data(draft: Draft, named: Entries, overrides: Overrides, stage: str) -> None
         if not set(words(listed) or []) <= set(info) and set(words(listed) or []) <= set(beside):
             draft.warn(listed, "`data/dataset_info.json` does not list it, and the file next to the source does")
             info, base = beside, "."
+        complete = overrides.read(f"{base}/dataset_info.json") is not None
         for name in words(listed) or []:
+            if complete and name not in info:
+                near = get_close_matches(name, info, 1)
+                draft.error(listed, f"`{base}/dataset_info.json` has no dataset `{name}`, so LLaMA-Factory refuses the "
+                            "file, too", f"did you mean `{near[0]}`?" if near else f"add `{name}` to it")  # fmt: skip
+                continue
             _source(draft, listed, name, base, info, most, stage)
         formats.in_common(draft)
     else:
@@ -288,8 +295,8 @@ UNKNOWN: Mapping[str, tuple[About, str]] = {
         ", rated by `kto_tag`",
     ),
 }
-"""For a dataset without an entry in dataset_info.json, LLaMA-Factory assumes an entry. This table maps each stage of
-training to a pair: the assumed entry, and a phrase for a warning that describes the assumed rows.
+"""If there is no dataset_info.json, the import assumes an entry of it. This table maps each stage of training to the
+assumed entry, and a phrase for a warning that describes the assumed rows.
 """
 
 
@@ -302,7 +309,7 @@ def _source(draft: Draft, entry: Entry, name: str, folder: str, info: Mapping[st
     if about is None and stage != "pt":
         draft.warn(
             entry,
-            f"`{folder}/dataset_info.json` does not list `{name}`: like LLaMA-Factory, the import takes its rows for "
+            f"`{folder}/dataset_info.json`, which describes `{name}`, is not here: the import takes its rows for "
             f"Alpaca's{UNKNOWN[stage][1] if stage in UNKNOWN else ''}",
         )
     found = rows(draft, entry, name, about or UNKNOWN.get(stage, ({}, ""))[0], stage)

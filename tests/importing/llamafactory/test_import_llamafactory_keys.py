@@ -142,6 +142,16 @@ def test_dataset_info_next_to_the_file_is_read_if_the_folder_data_has_none(tmp_p
     assert any("the file next to the source does" in one for one in found.messages)
 
 
+def test_dataset_that_dataset_info_lacks_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "dataset_info.json").write_text(json.dumps({"custom_rows": {"file_name": "a.json"}}))
+    found = imported(FACTORY.replace("alpaca_en_demo", "custom/rows"), *HARDWARE, root=str(tmp_path))
+    assert found.draft.wrong
+    assert not found.draft.sources
+    assert "did you mean `custom_rows`?" in [one.help for one in found.draft.messages]
+    assert not imported(FACTORY.replace("alpaca_en_demo", "custom_rows"), *HARDWARE, root=str(tmp_path)).draft.wrong
+
+
 @pytest.mark.parametrize(("value", "attention"), [("true", "flash2"), ("false", None), ("fa2", "flash2"), ("fast", "")])
 def test_older_switch_for_flash_attention_becomes_a_setting(value: str, attention: str | None) -> None:
     found = imported(FACTORY + f"flash_attn: {value}\n", *HARDWARE)
