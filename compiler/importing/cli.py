@@ -5,6 +5,7 @@ its files.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable
 
@@ -85,6 +86,9 @@ def _one(source: SourceFile, options: argparse.Namespace, overrides: Overrides, 
         raise UsageError(f"{location}: {error}") from error
     if not draft.text:
         families.refuse_images(draft)
+    for name in overrides.sets:
+        if not _occurs(name, options.texts):
+            draft.warn(None, f"`--set {name}` has no effect: the source has no variable and no argument of this name")
     if options.partial and not draft.text:
         partial.apply(draft, overrides)
     try:
@@ -178,12 +182,21 @@ def overrides_of(options: argparse.Namespace, source: SourceFile) -> Overrides:
             raise UsageError(f"--trl {options.trl}: the versions are {', '.join(versions.numbers())}")
     named = options.output if options.output not in (None, "-") else source.name
     stem = os.path.basename(named).partition(".")[0] or "import"
+    read_near = reader(source.folder, options.command_line or "")
+    options.texts = [source.text]
+
+    def recorded(name: str) -> bytes | None:
+        data = read_near(name)
+        if data is not None and options.sets:
+            options.texts.append(data.decode("utf-8", "replace"))
+        return data
+
     stem = "".join(c if (c.isalnum() and c.isascii()) or c in "-_." else "-" for c in stem).strip("-") or "import"
 
     return Overrides(
         stem, options.target, options.method, hardware, options.nodes, _reference(options.model),
         _reference(options.data), options.rewards, options.prompt, version, _sets(options), _pick(options),
-        options.partial, place(source.folder, source.name), reader(source.folder, options.command_line or ""),
+        options.partial, place(source.folder, source.name), recorded,
         lambda: scripts_near(source.folder),
         lambda: scripts_near(source.folder, (".sh", ".bash", ".slurm", ".sbatch")), finder(source.folder),
     )  # fmt: skip
@@ -195,6 +208,16 @@ def _sets(options: argparse.Namespace) -> dict[str, str]:
     if any("=" not in one for one in options.sets):
         raise UsageError("--set takes NAME=VALUE")
     return found
+
+
+def _occurs(name: str, texts: list[str]) -> bool:
+    """Whether one of the texts that an import reads contains a name of `--set`. The number of an argument, such as 1,
+    and a condition, such as `train.py:31`, are not names.
+    """
+    if name.isdecimal() or ":" in name:
+        return True
+    words = {re.escape(one) for one in (name, name.rpartition(".")[2], name.replace("_", "-"), name.replace("-", "_"))}
+    return any(re.search(rf"(?<!\w)(?:{'|'.join(words)})(?!\w)", text) for text in texts)
 
 
 def _pick(options: argparse.Namespace) -> int | None:

@@ -187,10 +187,11 @@ def count(text_: str, overrides: Overrides) -> int:
 
 def _named(call: Call) -> str:
     """A short name for a command, used in messages: the names of the Python and YAML files in it. If there are none,
-    the module after `-m`, or else the first word.
+    the module after `-m`, or else the first two words.
     """
     names = [one.text for one in call.words if one.text.endswith((".py", ".yaml", ".yml"))]
-    return ", ".join(os.path.basename(one)[:40] for one in names[:2]) or (_program(call) or call.words[0].text)[:40]
+    first = " ".join(one.text for one in call.words[:2])
+    return ", ".join(os.path.basename(one)[:40] for one in names[:2]) or (_program(call) or first)[:40]
 
 
 def is_training(words: Sequence[Word]) -> bool:

@@ -130,7 +130,8 @@ def native_defaults(draft: Draft, native: Stack) -> None:
     optimizer = optimizers().get(str(usual("optim")))
     if optimizer is not None:
         draft.default("optimizer", optimizer, why)
-    if draft.method == "sft" and not usual("average_tokens_across_devices") and not draft.has("batch.mean"):
+    undated = draft.method == "sft" and len(draft.fitting) != 1
+    if undated and not usual("average_tokens_across_devices") and not draft.has("batch.mean"):
         draft.warn(None, OF_ITS_TIME, "`average_tokens_across_devices: true` is trl 0.19's default")
     draft.default("batch.mean", "global_tokens" if usual("average_tokens_across_devices") else "local_tokens", why)
     if native.name != draft.stack.name or draft.trl not in ("", number(native)):

@@ -221,6 +221,29 @@ def test_several_commands_are_listed_and_picked() -> None:
         script(TWO, "--pick", "3")
 
 
+def test_commands_without_a_file_have_the_name_of_their_verb() -> None:
+    with pytest.raises(Unreadable, match=r"1 on line 1 \(trl sft\); 2 on line 2 \(trl dpo\)"):
+        script("trl sft --dataset_name a/b --model_name_or_path a\ntrl dpo --dataset_name a/c --model_name_or_path a\n")
+
+
+def test_set_of_a_name_that_nothing_reads_is_a_warning(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.sh").write_text(f"LR=1e-5\n{RUN} --learning_rate $LR --config c.yaml\n")
+    (tmp_path / "c.yaml").write_text("warmup_steps: ${WARM}\n")
+    for name, unread in (("LR", False), ("WARM", False), ("RL", True), ("1", False)):
+        main(["import", "t.sh", *HARDWARE, "--set", f"{name}=3"])
+        assert (f"`--set {name}` has no effect" in capsys.readouterr().err) is unread
+
+
+def test_version_of_the_option_leaves_no_doubt_about_the_mean(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.sh").write_text(f"{RUN}\n")
+    main(["import", "t.sh", *HARDWARE, "--trl", "0.18"])
+    shown = capsys.readouterr()
+    assert "mean = local_tokens" in shown.out
+    assert "average_tokens_across_devices" not in shown.err
+
+
 def test_all_commands_are_written(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "t.sh").write_text(TWO)
