@@ -11,6 +11,10 @@ from xpc.compiler.importing.text.entries import Entry, Unreadable
 from xpc.grammar.record import record
 
 AXOLOTL = ("base_model", "micro_batch_size", "sequence_len", "val_set_size", "num_epochs")
+OTHER = {"per_device_train_batch_size", "num_train_epochs", "lr_scheduler_type", "max_seq_length"}
+"""Common keys of transformers and TRL that axolotl does not know. A file with one of them, but without `datasets`, is
+not axolotl's, even if it has keys such as `base_model` and `lora_r`.
+"""
 LLAMAFACTORY = ("stage", "finetuning_type", "template", "cutoff_len", "dataset_dir")
 TRAINING = ("learning_rate", "num_train_epochs", "num_epochs", "max_steps", "per_device_train_batch_size", "dataset",
             "train_dataset", "datasets", "dataset_name", "dataset_mixer", "dataset_mixture", "data_path", "do_train",
@@ -62,7 +66,7 @@ def kind_of(source: SourceFile, is_file: bool) -> str:
         return "deepspeed"
     if "distributed_type" in keys or "compute_environment" in keys:
         return "accelerate"
-    if ("base_model" in keys or len(keys & set(AXOLOTL)) > 1) and _known(keys, axolotl.names()):
+    if ("base_model" in keys or len(keys & set(AXOLOTL)) > 1) and _known(keys, axolotl.names()) and not keys & OTHER:
         return "axolotl"
     newer = {"model_class", "train_dataset"} & keys and _known(keys, SECOND)
     if len(keys & set(LLAMAFACTORY)) > 1 or newer:

@@ -273,7 +273,7 @@ def test_sections_of_the_repositorys_own_script_are_read_by_names_of_trl(here, c
 
 
 NESTED = """\
-hyperparameters:
+sft_train:
   model_name: Qwen/Qwen2.5-3B
   dataset: rows.jsonl
   training_args:
@@ -325,6 +325,17 @@ def test_stubs_of_an_earlier_import_stay_a_decision(here, capsys):
     assert "decision" not in run("r.yaml", "--partial", "--force", "-o", "r.xp", capsys=capsys)[2]
 
 
+def test_file_with_keys_of_transformers_is_not_axolotls(here, capsys):
+    (here / "r.yaml").write_text(
+        "base_model: Qwen/Qwen2.5-3B\nlora_r: 16\nlora_alpha: 32\nlearning_rate: 2e-4\nwarmup_ratio: 0.1\nseed: 0\n"
+        "num_train_epochs: 2\nper_device_train_batch_size: 8\nmax_seq_len: 512\ntrain_path: org/rows\n"
+    )
+    _, out, err = run("r.yaml", "--partial", capsys=capsys)
+    for text in ("train Qwen/Qwen2.5-3B on org/rows for 2 epochs", "micro = 8", "seq = 512"):
+        assert text in out
+    assert "axolotl" not in out + err
+
+
 def test_script_of_the_method_is_named_for_missing_rewards(here, capsys):
     (here / ".git").mkdir()
     (here / "recipes").mkdir()
@@ -343,3 +354,8 @@ def test_rewards_that_are_no_list_are_refused(here, capsys):
     status, _, err = run("r.yaml", capsys=capsys)
     assert status == 1
     assert "the value must be a list of names" in err
+
+
+def test_organization_of_the_hub_is_put_in_front_of_the_name(here, capsys):
+    (here / "r.yaml").write_text(HEAD + "push_to_hub: true\npush_to_hub_organization: org\noutput_dir: saves/run/\n")
+    assert 'hub(name="org/run")' in run("r.yaml", capsys=capsys)[1]

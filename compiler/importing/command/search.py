@@ -127,6 +127,8 @@ def training_commands(text_: str, overrides: Overrides, loops: dict[str, tuple[s
         if one.words and not _program(one).startswith(INLINE)
         and (is_training(one.words) or (_is_python(one) and making.get(_program(one), False)))
     ]  # fmt: skip
+    # a program may start a command that it gets as one word: `python wait_for_gpus.py "torchrun train.py --lr 1e-5"`
+    training = [each for one in training for each in _inside([one], sets, assigned=False) or [one]]
     if training:
         return _without_preparation(list({(one.words, one.folder): one for one in training}.values()), overrides)
     inline = [one for one in found if _program(one).startswith(INLINE) and _program(one) in written]

@@ -15,7 +15,8 @@ from xpc.compiler.importing.text.values import KEYS
 from xpc.grammar.record import record
 
 OWN_NAMES = {
-    "use_lora": "use_peft", "lora_rank": "lora_r", "lr": "learning_rate", "num_epochs": "num_train_epochs",
+    "use_lora": "use_peft", "max_seq_len": "max_seq_length", "target_modules": "lora_target_modules",
+    "lora_rank": "lora_r", "lr": "learning_rate", "num_epochs": "num_train_epochs",
     "epochs": "num_train_epochs", "grad_accum": "gradient_accumulation_steps",
     "gradient_accumulation": "gradient_accumulation_steps", "grad_accum_steps": "gradient_accumulation_steps",
 }  # fmt: skip
@@ -54,7 +55,7 @@ DATA = ("dataset_name", "dataset_mixture", "dataset_mixer", "datasets", "data_pa
 STAGES = ("sft", "dpo", "orpo", "cpo", "kto", "grpo", "rloo")
 """Methods that are names of sections. If a file has several such sections, `--method` decides which one is read."""
 ARGUMENTS = re.compile(
-    "(?:train(?:ing|er)?|hyper_?param(?:eter)?s|hparams|optim(?:izer|ization)?|schedul(?:e|er)|checkpoint(?:ing)?|saving"
+    f"(?:(?:(?:{'|'.join(STAGES)})_)?train(?:ing|er)?|hyper_?param(?:eter)?s|hparams|optim(?:izer|ization)?|schedul(?:e|er)|checkpoint(?:ing)?|saving"
     f"|logging|model|quant(?:ization)?|bnb|{'|'.join(STAGES)})(?:_args|_arguments|_config)?$"
 )
 """Matches the sections whose keys may be arguments of TRL's configuration classes."""

@@ -325,23 +325,24 @@ def _dtype(draft: Draft, entry: Entry) -> None:
 
 
 def hub(draft: Draft, named: Entries) -> None:
-    """Set what the run pushes to the hub, and the repository. By default, the repository has the name of the output
-    folder.
-    """
+    """Set what the run pushes to the hub, and the repository, which by default has the name of the output folder."""
     push = named.get("push_to_hub")
     inside = {
         "hub_model_id": "save.hub.name", "hub_strategy": "save.hub.strategy", "hub_private_repo": "save.hub.private",
         "hub_revision": "save.hub.revision",
     }  # fmt: skip
     if push is None or push.off:
-        for one in (push, *map(named.get, (*inside, "hub_always_push"))):
+        for one in (push, *map(named.get, (*inside, "hub_always_push", "push_to_hub_organization"))):
             draft.note(one, "nothing is pushed: `push_to_hub` is not on")
         return
     draft.put("save.hub", True, push)
-    for name, path in inside.items():
-        one = named.get(name)
-        if one is None:
-            continue
+    owner, name = named.get("push_to_hub_organization"), named.get("hub_model_id", named.get("output_dir"))
+    if owner is not None and name is not None and not owner.empty:
+        draft.put("save.hub.name", f"{text(owner)}/{(text(name) or '').rstrip('/').rpartition('/')[2]}", owner)
+        draft.note(named.get("hub_model_id"), "`push_to_hub_organization` is put in front of it")
+    for path, one in [
+        (path, named[key]) for key, path in inside.items() if key in named and not (owner and path.endswith("name"))
+    ]:
         if path == "save.hub.strategy" and not one.empty and one.value not in BY_PATH[path].choices:
             draft.error(one, "the value must be " + ", ".join(BY_PATH[path].choices))
         else:

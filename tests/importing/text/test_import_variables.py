@@ -221,6 +221,12 @@ def test_several_commands_are_listed_and_picked() -> None:
         script(TWO, "--pick", "3")
 
 
+def test_command_in_a_word_of_a_program_is_the_training() -> None:
+    found = script(f'python ../wait_for_gpus.py --interval 30 "{RUN} --learning_rate 7e-6"\n')
+    assert not found.draft.wrong, found.messages
+    assert "lr = 7e-6" in found.text
+
+
 def test_commands_without_a_file_have_the_name_of_their_verb() -> None:
     with pytest.raises(Unreadable, match=r"1 on line 1 \(trl sft\); 2 on line 2 \(trl dpo\)"):
         script("trl sft --dataset_name a/b --model_name_or_path a\ntrl dpo --dataset_name a/c --model_name_or_path a\n")
