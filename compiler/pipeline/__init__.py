@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from xpc.compiler.files.workspace import Workspace
-from xpc.compiler.language.load import load
+from xpc.compiler.language.advisor import Advisor
+from xpc.compiler.language.load import MergedSpec, load
 from xpc.compiler.resolve.experiment import resolve
 from xpc.compiler.rules import FIRST_RULE, check
 from xpc.compiler.rules.core.legality import error_codes
 from xpc.compiler.spec import Spec
 from xpc.compiler.spec.checked import CheckedSpec
-from xpc.grammar.diagnostic import ERROR, Diagnostic
+from xpc.grammar.diagnostic import ERROR, Diagnostic, Silenced
 from xpc.grammar.read import decode
 from xpc.grammar.record import evolve, record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from xpc.compiler.language.advisor import Advisor
-    from xpc.compiler.language.load import MergedSpec
     from xpc.compiler.resolve.image_digests import Known
     from xpc.compiler.resolve.sweep import Grid
     from xpc.compiler.resolve.sweep_member import Member
-    from xpc.grammar.diagnostic import Silenced
 
 ASSUMED = "XP190"
 PASTED = (
@@ -117,7 +115,7 @@ def _check_sweep(loaded: MergedSpec, grid: Grid, workspace: Workspace) -> Checke
     """Check every run of a sweep."""
     from xpc.compiler.pipeline.sweep_members import members
 
-    runs, found = members(loaded, grid, workspace, error_codes, _relevant)
+    runs, found = members(loaded, grid, workspace, _relevant)
     if any(one.severity == ERROR for one in grid.problems):
         # notes about assumed values are dropped, because the line with the error may state these values
         found = [one for one in found if one.code != ASSUMED]

@@ -7,6 +7,7 @@ members with a certain value is reported once, at this value. Any other finding 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from hashlib import sha256
 from itertools import product
 
 from xpc.compiler.engines.engine import engine
@@ -15,11 +16,11 @@ from xpc.compiler.language.codes import Problems, report
 from xpc.compiler.language.items import ParsedFile
 from xpc.compiler.language.load import MergedSpec, overlay
 from xpc.compiler.pipeline.silence import apply as silence
-from xpc.compiler.plan.changed import Checker
 from xpc.compiler.resolve.experiment import resolve
 from xpc.compiler.resolve.sweep import MOST, Grid, Pick, fitted
 from xpc.compiler.resolve.sweep_member import APART, Member
 from xpc.compiler.rules import check
+from xpc.compiler.rules.core.legality import error_codes
 from xpc.compiler.spec.checked import CheckedSpec
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Label
 from xpc.grammar.record import evolve
@@ -38,7 +39,6 @@ def members(
     loaded: MergedSpec,
     grid: Grid,
     workspace: Workspace,
-    checker: Checker,
     relevant: Callable[[list[Diagnostic]], list[Diagnostic]],
 ) -> tuple[list[Member], list[Diagnostic]]:
     """Check every member. Returns the members, and all findings about the sweep. `relevant` is a function that drops
@@ -53,7 +53,7 @@ def members(
     every: list[list[Diagnostic]] = []
     for index, (picks, name) in enumerate(zip(rows, names, strict=True)):
         view = evolve(workspace, reads=dict(workspace.reads), answers=answers)
-        spec, found = resolve(_one(loaded, grid, picks, name), view, checker)
+        spec, found = resolve(_one(loaded, grid, picks, name), view, error_codes)
         if spec is not None:
             found += check(spec)
         found = relevant([*loaded.problems, *found])[len(loaded.problems) :]
@@ -87,8 +87,6 @@ def _names(rows: Sequence[tuple[Pick, ...]]) -> list[str]:
     """A name for each member, which consists of its values: `lr=1e-06,beta=0.1`. The name does not depend on the order
     of the members.
     """
-    from hashlib import sha256
-
     paths = [path for pick in rows[0] for path, _ in pick.shown]
     short = [path.rpartition(".")[2] for path in paths]
     title = {path: one if short.count(one) == 1 else path for path, one in zip(paths, short, strict=True)}

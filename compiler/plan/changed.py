@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from xpc.compiler.language.items import DEFAULT, DERIVED, SPEC
 from xpc.compiler.language.setting import Path
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     _T = TypeVar("_T")
 
 Settings = Mapping[Path, object]
-Checker = Callable[[Spec], "set[str]"]
-"""A function that returns the codes of the errors in a spec, except those about memory (`rules/core/legality.py`)."""
 
 
 def changed(spec: Spec, settings: Settings) -> Spec:
@@ -49,20 +47,18 @@ def changed(spec: Spec, settings: Settings) -> Spec:
     return out
 
 
-def legality(spec: Spec, checker: Checker) -> Callable[[Settings], bool]:
-    """Return a function that tests whether changed settings are legal: whether the changed spec has only errors that
-    `spec` has, too.
-    """
-    before = checker(changed(spec, {}))
-    return lambda settings: checker(changed(spec, settings)) <= before
+def is_legal(spec: Spec, settings: Settings) -> bool:
+    """Whether changed settings are legal: whether the changed spec has only errors that `spec` has, too."""
+    found = spec.error_codes(changed(spec, settings))
+    return not found or found <= spec.error_codes(changed(spec, {}))
 
 
 _results: dict[Source, dict[tuple[object, ...], Any]] = {}
 """The results of `searched` for the last spec. Its members, if it is a sweep, often differ only in a learning rate."""
 
 
-def searched(search: Callable[..., _T], spec: Spec, arguments: Sequence[object], checker: Checker) -> _T:
-    """The result of `search(spec, *arguments, checker)`. Members of a sweep share one search if the values of all
+def searched(search: Callable[..., _T], spec: Spec, *arguments: object) -> _T:
+    """The result of `search(spec, *arguments)`. Members of a sweep share one search if the values of all
     settings that can affect memory, speed or legality are the same.
     """
     if spec.source not in _results:
@@ -73,6 +69,6 @@ def searched(search: Callable[..., _T], spec: Spec, arguments: Sequence[object],
     )
     key = (search, *map(repr, arguments), spec.model.name, spec.stack.name, spec.hardware.nodes, *values)
     if key not in results:
-        results[key] = search(spec, *arguments, checker)
+        results[key] = search(spec, *arguments)
     found: _T = results[key]
     return found

@@ -15,7 +15,7 @@ from itertools import islice
 from xpc.compiler.language.setting import Path
 from xpc.compiler.language.strategies import SPREADS
 from xpc.compiler.plan import CHOSEN, FITS, GIB, TIGHT
-from xpc.compiler.plan.changed import Checker, Settings, changed, legality, searched
+from xpc.compiler.plan.changed import Settings, changed, is_legal, searched
 from xpc.compiler.plan.choice import rechosen, unset
 from xpc.compiler.plan.divisors import divisors
 from xpc.compiler.plan.experiment import Plan, plan
@@ -63,19 +63,19 @@ class Change:
         return [_followed(path, value) for path, value in self.follows.items()]
 
 
-def fitting(spec: Spec, checker: Checker, most: int = MOST) -> list[Change]:
+def fitting(spec: Spec, most: int = MOST) -> list[Change]:
     """Find the best change of each tier that makes a run fit, at most `most` changes. The cheapest change comes first.
 
     If no change has the verdict FITS, changes with the verdict TIGHT are returned. If no change has the verdict TIGHT
     either, one change that affects what the model learns is returned, and its text says so. If nothing helps, the
     result is empty. Members of a sweep that differ only in a rate or a seed share one search.
     """
-    return searched(_fitting, spec, (most,), checker)
+    return searched(_fitting, spec, most)
 
 
-def faster(spec: Spec, checker: Checker) -> list[Change]:
+def faster(spec: Spec) -> list[Change]:
     """Find at most three changes that make a run faster while it still fits, the largest gain first."""
-    return searched(_faster, spec, (), checker)
+    return searched(_faster, spec)
 
 
 def effect(one: Change) -> str:
@@ -102,35 +102,34 @@ def _followed(path: Path, value: object) -> str:
     return f"{name} goes {'on' if value else 'off'}" if isinstance(value, bool) else f"{name} becomes {value}"
 
 
-def _fitting(spec: Spec, most: int, checker: Checker) -> list[Change]:
-    now, legal = plan(spec), legality(spec, checker)
+def _fitting(spec: Spec, most: int) -> list[Change]:
+    now = plan(spec)
     for wanted in (FITS, TIGHT) if now.verdict not in (FITS, TIGHT) else (FITS,):
         found: dict[frozenset[Path], list[Change]] = {}
         for tier in tiers(spec):
             kind = frozenset(tier)  # if changes of several sizes help, only the smallest is kept
             if kind not in found and sum(map(len, found.values())) < most:
-                changes = [one for one in _alternatives(spec, checker, now, tier, wanted) if legal(_decided(one))]
+                changes = [one for one in _alternatives(spec, now, tier, wanted) if is_legal(spec, _decided(one))]
                 if changes:
                     found[kind] = changes[:1] if tier else changes
         if found:
             return [one for changes in found.values() for one in changes][:most]
-    return list(islice(_learning_otherwise(spec, checker, now), 1)) if spec.learns_from_micro else []
+    return list(islice(_learning_otherwise(spec, now), 1)) if spec.learns_from_micro else []
 
 
-def _learning_otherwise(spec: Spec, checker: Checker, now: Plan) -> Iterator[Change]:
+def _learning_otherwise(spec: Spec, now: Plan) -> Iterator[Change]:
     """Yield changes to a smaller micro-batch with which the run fits, the largest micro-batch first. What the method
     learns depends on the micro-batch, so these changes are suggested only if nothing else helps.
     """
     share, mine = spec.integer("batch.gbs") // spec.replicas, spec.integer("batch.micro")
-    legal = legality(spec, checker)
     for micro in divisors(mine - 1, share)[::-1]:
         for toggles in _toggles(spec, more=True):
-            one = as_typed(spec, checker, now, {**micro_settings(spec, micro), **toggles})
-            if one.plan.verdict == FITS and legal(_decided(one)):
+            one = as_typed(spec, now, {**micro_settings(spec, micro), **toggles})
+            if one.plan.verdict == FITS and is_legal(spec, _decided(one)):
                 yield one
 
 
-def _faster(spec: Spec, checker: Checker) -> list[Change]:
+def _faster(spec: Spec) -> list[Change]:
     now = plan(spec)
     if now.verdict != FITS or now.speed is None:
         return []
@@ -140,11 +139,10 @@ def _faster(spec: Spec, checker: Checker) -> list[Change]:
         for name in (mine, *(other for other in alike(spec) if other != mine))
         for toggles in _toggles(spec, more=False)
         for micro in _written_micros(spec)
-        if (one := as_typed(spec, checker, now, _with(spec, name, micro, toggles))).plan.verdict == FITS
+        if (one := as_typed(spec, now, _with(spec, name, micro, toggles))).plan.verdict == FITS
     ]
     gains = [one for one in found if one.settings and one.pace is not None and one.pace >= 1 + LEAST_GAIN]
-    legal = legality(spec, checker)
-    return list(islice((one for one in _apart(gains) if legal(_decided(one))), MOST))
+    return list(islice((one for one in _apart(gains) if is_legal(spec, _decided(one))), MOST))
 
 
 def _decided(one: Change) -> Settings:
@@ -186,11 +184,11 @@ def planned(spec: Spec, now: Plan, settings: Settings) -> Change:
     return _change(now, settings, plan(changed(spec, settings)))
 
 
-def as_typed(spec: Spec, checker: Checker, now: Plan, settings: Settings) -> Change:
+def as_typed(spec: Spec, now: Plan, settings: Settings) -> Change:
     """Plan the run as if a user had written these settings into the spec: the plan chooses anew all settings that the
     changed spec does not state. Return the change with its relative speed.
     """
-    return _change(now, settings, plan(rechosen(spec, settings, checker)))
+    return _change(now, settings, plan(rechosen(spec, settings)))
 
 
 def _change(now: Plan, settings: Settings, found: Plan) -> Change:
@@ -203,7 +201,7 @@ def _change(now: Plan, settings: Settings, found: Plan) -> Change:
     return Change(settings, found, pace, {path: one for path, one in follows.items() if path not in settings})
 
 
-def _alternatives(spec: Spec, checker: Checker, now: Plan, tier: Settings, wanted: str) -> list[Change]:
+def _alternatives(spec: Spec, now: Plan, tier: Settings, wanted: str) -> list[Change]:
     """Those changes with the settings `tier` (such as offloading) whose plans have the verdict `wanted`, the fastest
     first. Each change has the largest micro-batch with this verdict.
     """
@@ -215,7 +213,7 @@ def _alternatives(spec: Spec, checker: Checker, now: Plan, tier: Settings, wante
         # and so to store them between micro-batches.
         middle = 0
         while left:  # bisection is correct here, because a smaller micro-batch never needs more memory
-            tried = as_typed(spec, checker, now, {**tier, **micro_settings(base, left[middle]), **toggles})
+            tried = as_typed(spec, now, {**tier, **micro_settings(base, left[middle]), **toggles})
             fits = tried.plan.verdict in (FITS, wanted)
             best = tried if fits else best
             left = left[:middle] if fits else left[middle + 1 :]

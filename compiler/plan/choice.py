@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from xpc.compiler.language.items import DERIVED
 from xpc.compiler.language.setting import FlagPath, Path
 from xpc.compiler.plan import BUDGET, CHOSEN, FITS, GIB, NO, verdict
-from xpc.compiler.plan.changed import Checker, Settings, changed, searched
+from xpc.compiler.plan.changed import Settings, changed, is_legal, searched
 from xpc.compiler.plan.divisors import divisors
 from xpc.compiler.plan.from_spec import load_of, speed_of
 from xpc.compiler.plan.load import Load
@@ -59,30 +59,29 @@ class Candidate:
         return f"{pace}{self.peak:.1f} GiB"
 
 
-def chosen(spec: Spec, unset: Sequence[Path], checker: Checker) -> Choice | None:
+def chosen(spec: Spec, unset: Sequence[Path]) -> Choice | None:
     """Choose values for settings that the spec does not state. None if the plan cannot decide or nothing fits.
 
-    `unset` are the settings to choose: some of `strategy`, `memory.checkpointing` and `batch.micro`. `checker` returns
-    the codes of the errors in a spec; it is called only if nothing fits with the usual strategy. For a partly frozen
-    layer, the upper bound of its memory counts. The plan never chooses whether activations are offloaded, because the
-    cost of copying them is unknown.
+    `unset` are the settings to choose: some of `strategy`, `memory.checkpointing` and `batch.micro`. For a
+    partly frozen layer, the upper bound of its memory counts. The plan never chooses whether activations are offloaded,
+    because the cost of copying them is unknown.
     """
     if spec.hardware.gpu is None:
         return Choice({}, _fixed_micro(spec)) if spec.learns_from_micro and "batch.micro" in unset else None
     if spec.flag("memory.offload_activations"):
         return None
-    return searched(_with_fixed_micro if spec.learns_from_micro else _search, spec, (unset,), checker)
+    return searched(_with_fixed_micro if spec.learns_from_micro else _search, spec, unset)
 
 
-def _with_fixed_micro(spec: Spec, unset: Collection[Path], checker: Checker) -> Choice | None:
+def _with_fixed_micro(spec: Spec, unset: Collection[Path]) -> Choice | None:
     """Choose strategy and recomputation for a method whose result depends on the micro-batch. The micro-batch has a
     fixed size. If it were the largest that fits, the method's result would depend on the GPU's memory.
     """
     if "batch.micro" not in unset:
-        return _search(spec, unset, checker)
+        return _search(spec, unset)
     mine = _fixed_micro(spec)
     own = changed(spec, {"batch.micro": mine.value})
-    found = _search(own, [path for path in unset if path != "batch.micro"], checker)
+    found = _search(own, [path for path in unset if path != "batch.micro"])
     return Choice({} if found is None else found.values, mine)
 
 
@@ -98,7 +97,7 @@ def unset(spec: Spec) -> list[Path]:
     return [path for path in CHOSEN if not spec.written(path) and (path != "batch.micro" or micro)]
 
 
-def rechosen(spec: Spec, settings: Settings, checker: Checker) -> Spec:
+def rechosen(spec: Spec, settings: Settings) -> Spec:
     """The spec, as if a user had written these settings into it. The plan chooses again the settings that the changed
     spec does not state.
     """
@@ -107,14 +106,14 @@ def rechosen(spec: Spec, settings: Settings, checker: Checker) -> Spec:
     if RECOMPUTE in left and spec.values[RECOMPUTE].origin.kind == DERIVED:
         usual[RECOMPUTE] = True
     open_ = changed(spec, {**settings, **usual})
-    found = chosen(open_, left, checker) if left else None
+    found = chosen(open_, left) if left else None
     if found is None:
         return open_
     micro: Settings = {} if found.micro is None else {"batch.micro": found.micro.value}
     return changed(open_, {**{path: value for path, (value, _) in found.values.items()}, **micro})
 
 
-def _search(spec: Spec, unset: Collection[Path], checker: Checker) -> Choice | None:
+def _search(spec: Spec, unset: Collection[Path]) -> Choice | None:
     if isinstance(load_of(spec), str):
         return None
     tried: list[str] = []
@@ -124,14 +123,14 @@ def _search(spec: Spec, unset: Collection[Path], checker: Checker) -> Choice | N
         # `sorted` keeps the order of combinations with equal speed: the strategy that shards less comes first, and for
         # one strategy, the combination with recomputation.
         for best in sorted(found, key=lambda candidate: -candidate.pace):
-            if "strategy" not in best.settings or _legal(spec, best.settings, checker):
+            if "strategy" not in best.settings or is_legal(spec, best.settings):
                 return _choice_of(spec, best, found, unset, tried)
     assert spec.hardware.gpu is not None
     room, groups = spec.hardware.gpu.memory_gib, _groups(spec, unset)
     candidates = [candidate for group in groups for one in group if (candidate := _least(spec, one, unset)) is not None]
     for candidate in sorted(candidates, key=lambda candidate: candidate.peak):
         if "strategy" not in candidate.settings or (
-            verdict(candidate.peak, room) != NO and _legal(spec, candidate.settings, checker)
+            verdict(candidate.peak, room) != NO and is_legal(spec, candidate.settings)
         ):
             return _least_choice(candidate, room)
     return None
@@ -182,12 +181,6 @@ def _groups(spec: Spec, unset: Collection[Path]) -> Iterator[tuple[Settings, ...
         yield (own,)
         yield alike
     yield ({"strategy": "zero3"},)
-
-
-def _legal(spec: Spec, settings: Settings, checker: Checker) -> bool:
-    """Whether `settings` add no error to the errors that the spec already has."""
-    found = checker(changed(spec, settings))
-    return not found or found <= checker(spec)
 
 
 def _candidates(spec: Spec, strategy: Settings, unset: Collection[Path]) -> Iterator[Candidate]:

@@ -4,6 +4,8 @@ and set defaults. All errors are collected, so one error does not hide others.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+
 from xpc.compiler import stacks
 from xpc.compiler.files.workspace import Read, Workspace
 from xpc.compiler.language import schema
@@ -14,6 +16,7 @@ from xpc.compiler.language.kinds import Rope, Template
 from xpc.compiler.language.load import MergedSpec
 from xpc.compiler.language.setting import Path
 from xpc.compiler.language.values import InvalidValue
+from xpc.compiler.registry import chat_templates as templates
 from xpc.compiler.resolve.derive import Derivation
 from xpc.compiler.resolve.extra_values import extra_values
 from xpc.compiler.resolve.hardware import find_hardware
@@ -34,26 +37,25 @@ INLINE: tuple[Path, ...] = ("data.system", "data.prompt_template")
 """Settings whose text may be in a file. The spec in the bundle contains this text instead of the name of the file."""
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from xpc.compiler.plan.changed import Checker
     from xpc.compiler.plan.choice import Choice
 
 
-def resolve(loaded: MergedSpec, workspace: Workspace, checker: Checker) -> tuple[Spec | None, list[Diagnostic]]:
+def resolve(
+    loaded: MergedSpec, workspace: Workspace, error_codes: Callable[[Spec], set[str]]
+) -> tuple[Spec | None, list[Diagnostic]]:
     """Resolve a loaded spec. Returns a pair: the typed experiment (None if too much is missing), and all findings.
 
-    `checker` is a function that returns the error codes of a spec. The plan calls it to find out whether a rule refuses
-    a strategy.
+    `error_codes` is a function that returns the error codes of a spec. The plan calls it to find out whether a rule
+    refuses a strategy.
     """
-    return _Resolver(loaded, workspace, checker).run()
+    return _Resolver(loaded, workspace, error_codes).run()
 
 
 @mutable
 class _Resolver:
     loaded: MergedSpec
     workspace: Workspace
-    checker: Checker
+    error_codes: Callable[[Spec], set[str]]
     values: dict[Path, Value] = field(factory=dict)
     problems: Problems = field(factory=Problems)
     bundled: dict[str, bytes] = field(factory=dict)
@@ -92,7 +94,7 @@ class _Resolver:
                 commits = kernels(lock, text_of(self.values, "model.attn") or "", stack)
             return Spec(
                 loaded.file.source, stem, {row.path: values[row.path] for row in schema.TABLE if row.path in values},
-                model, data, hardware, stack, extra, self.bundled, self.workspace.reads, wrong=wrong,
+                model, data, hardware, stack, extra, self.error_codes, self.bundled, self.workspace.reads, wrong=wrong,
                 evaluated=evaluated, teacher=teacher, continued=continued, allow_oom=self.workspace.allow_oom,
                 kernels=commits,
             )  # fmt: skip
@@ -103,7 +105,7 @@ class _Resolver:
             # imported only here, because most specs leave no choice to the plan
             from xpc.compiler.plan.choice import chosen
 
-            return chosen(complete(values), unset, self.checker)
+            return chosen(complete(values), unset)
 
         derivation.run(choose)
         if loaded.member:
@@ -276,8 +278,6 @@ class _Resolver:
         """Copy a chat template into the bundle. The template's arguments in the spec become Jinja lines at the top of
         the copy.
         """
-        from xpc.compiler.registry import chat_templates as templates
-
         if template.name is not None:
             data = templates.text(template.name)
         else:

@@ -7,7 +7,7 @@ another type.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from xpc.compiler.language.kinds import Rope, Template
 from xpc.compiler.language.methods import METHODS, Method
@@ -39,6 +39,8 @@ CALLED: tuple[WeightedPath, ...] = ("method.tools", "method.environment")
 class Spec(Getters):
     """A resolved experiment.
 
+    - `error_codes`: a function that returns the codes of the errors in a spec, except those about memory
+      (`rules/core/legality.py`). The plan calls it for specs with changed settings, to suggest only legal changes
     - `bundled`: the bytes of the files that the bundle copies, by their path in the bundle
     - `inputs`: the SHA-256 of every file that was read
     - `evaluated`: the evaluation sets of `eval { data = ... }`
@@ -61,6 +63,7 @@ class Spec(Getters):
     hardware: Hardware
     stack: Stack
     extra: Mapping[str, Mapping[str, Value]]
+    error_codes: Callable[[Spec], set[str]] = field(repr=False)
     bundled: Mapping[str, bytes] = field(factory=dict, repr=False)
     inputs: Mapping[str, str] = field(factory=dict, repr=False)
     edition: int = 1

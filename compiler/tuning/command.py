@@ -11,6 +11,8 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
+from xpc.compiler.data import preview_counts
+from xpc.compiler.files.atomic import write_text
 from xpc.compiler.files.inputs import UsageError, located, read_spec
 from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import check_text
@@ -85,7 +87,6 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     for line in met:
         show(f"xpc: {line}", sys.stderr)
     if options.html is not None:
-        from xpc.compiler.files.atomic import write_text
         from xpc.compiler.tuning.html import page
 
         write_text(options.html, page(plans, given))
@@ -104,7 +105,6 @@ def _of_preview(spec: Spec, workspace: Workspace, given: Assumptions) -> Assumpt
     """
     if given.tokens is not None:
         return given
-    from xpc.compiler.data import preview_counts
 
     prepared = None
     if os.environ.get("XPC_PREPARED"):

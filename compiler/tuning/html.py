@@ -6,14 +6,13 @@ from collections.abc import Iterator, Sequence
 
 from xpc.compiler import registry
 from xpc.compiler.plan import BUDGET, GIB, NO
-from xpc.compiler.plan.changed import Settings, changed, legality
+from xpc.compiler.plan.changed import Settings, changed, is_legal
 from xpc.compiler.plan.changes import STRATEGIES, effect
 from xpc.compiler.plan.divisors import divisors
 from xpc.compiler.plan.experiment import Assumptions, Plan, plan
 from xpc.compiler.registry.types import Gpu
 from xpc.compiler.render.page import page as frame
 from xpc.compiler.render.page import text
-from xpc.compiler.rules.core.legality import error_codes
 from xpc.compiler.spec import Spec
 from xpc.compiler.tuning.show import alternatives, duration, saved, title, total_hours, verdict_counts
 from xpc.grammar.package_data import read_text
@@ -218,12 +217,11 @@ def _variants(spec: Spec) -> Iterator[Spec]:
     kept = spec.flag("memory.checkpointing")
     for gpu in _gpus(spec):
         there = evolve(spec, hardware=evolve(spec.hardware, gpu=gpu))
-        legal = legality(there, error_codes)
         for name in strategies:
             for recomputes in (kept, not kept):
                 settings: Settings = {"strategy": name, "memory.checkpointing": recomputes}
                 same = gpu is spec.hardware.gpu and name == strategy and recomputes == kept
-                if same or legal(settings):
+                if same or is_legal(there, settings):
                     for one in micros:
                         yield changed(there, {**settings, "batch.micro": one})
 

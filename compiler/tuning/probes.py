@@ -17,11 +17,10 @@ from xpc.compiler.language.kinds import NEVER, Amount
 from xpc.compiler.language.schema import TABLE, children
 from xpc.compiler.language.setting import Path
 from xpc.compiler.plan import FITS, UNKNOWN
-from xpc.compiler.plan.changed import Settings, changed, legality
+from xpc.compiler.plan.changed import Settings, changed, is_legal
 from xpc.compiler.plan.changes import Change, alike, micro_settings, micros, planned
 from xpc.compiler.plan.experiment import plan
 from xpc.compiler.rules import check
-from xpc.compiler.rules.core.legality import error_codes
 from xpc.compiler.spec import Spec
 from xpc.compiler.spec.checked import CheckedSpec
 from xpc.compiler.spec.values import Origin, Value
@@ -42,7 +41,6 @@ def candidates(spec: Spec) -> list[Change]:
     is not one of the three, it is added at the beginning.
     """
     now = plan(spec)
-    legal = legality(spec, error_codes)
     changes = [
         planned(spec, now, {**other, **micro_settings(spec, micro)}) for other in _others(spec) for micro in _near(spec)
     ]
@@ -53,7 +51,7 @@ def candidates(spec: Spec) -> list[Change]:
         ranked = sorted((one for one in changes if one.plan.verdict == FITS), key=lambda one: -(one.pace or 0.0))
     best: list[Change] = []
     for one in ranked:
-        if len(best) < MOST and legal(one.settings):
+        if len(best) < MOST and is_legal(spec, one.settings):
             best.append(one)
     return best if as_it_is in best else [as_it_is, *best]
 

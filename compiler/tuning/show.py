@@ -10,7 +10,6 @@ from xpc.compiler.plan import BUDGET, FITS, GIB, NO, TIGHT, UNKNOWN, size
 from xpc.compiler.plan.changes import Change, effect, faster, fitting
 from xpc.compiler.plan.evaluations import evaluated_rows
 from xpc.compiler.plan.experiment import Plan, Span
-from xpc.compiler.rules.core.legality import error_codes
 
 VERSION = 1
 """The version of the JSON format (docs/plan.schema.json). It must be increased if older readers cannot read the new
@@ -123,7 +122,7 @@ def alternatives(plan: Plan) -> list[Change]:
     """
     if plan.verdict == UNKNOWN:
         return []
-    return faster(plan.spec, error_codes) if plan.verdict == FITS else fitting(plan.spec, error_codes)
+    return faster(plan.spec) if plan.verdict == FITS else fitting(plan.spec)
 
 
 def _line(name: str, size: float, scale: float) -> str:

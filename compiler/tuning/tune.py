@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -143,8 +144,6 @@ def _written(file: str, folder: str, found: Sequence[Probe]) -> list[str]:
 
 
 def _quoted(path: str) -> str:
-    import shlex
-
     return shlex.quote(path)
 
 

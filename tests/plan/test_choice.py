@@ -19,7 +19,6 @@ from xpc.compiler.plan.changes import faster
 from xpc.compiler.plan.divisors import divisors
 from xpc.compiler.plan.experiment import plan
 from xpc.compiler.registry import build
-from xpc.compiler.rules.core.legality import error_codes
 from xpc.compiler.spec.checked import CheckedSpec
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -231,4 +230,4 @@ def test_two_specs_with_equal_settings_share_no_search(tmp_path: Path) -> None:
         (folder / "config.json").write_text(json.dumps(build.model_config(registered, alias)))
         spec = check_text(text.encode(), "t.xp", Workspace(str(folder.parent))).spec
         assert spec is not None
-        assert [one.plan.spec.model.facts for one in faster(spec, error_codes)][:1] == [spec.model.facts]
+        assert [one.plan.spec.model.facts for one in faster(spec)][:1] == [spec.model.facts]

@@ -15,11 +15,10 @@ from xpc.compiler import cli, registry
 from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import Checked, check_text
 from xpc.compiler.plan import FITS, NO, TIGHT, changes, coefficients
-from xpc.compiler.plan.changed import legality
+from xpc.compiler.plan.changed import is_legal
 from xpc.compiler.plan.experiment import plan
 from xpc.compiler.plan.quick_estimate import MemoryInputs, states
 from xpc.compiler.registry.linear_layers import linear_layers, lora_parameters
-from xpc.compiler.rules.core.legality import error_codes
 from xpc.compiler.spec import Spec
 from xpc.compiler.tuning import command
 
@@ -88,10 +87,10 @@ def test_every_change_is_planned_as_it_is_typed(name: str) -> None:
     line.
     """
     text = written(**SHORT[name])
-    found = changes.fitting(spec_of(text), error_codes)
+    found = changes.fitting(spec_of(text))
     assert found
     for change in found:
-        assert legality(spec_of(text), error_codes)(change.settings)
+        assert is_legal(spec_of(text), change.settings)
         form = " with ".join(f"`{one}`" for one in change.typed)
         (finding,) = [one for one in checked(text).problems if one.code in ("XP480", "XP960", "XP961")]
         after = typed_in(text, type(finding)(**{**vars(finding), "help": f"write {form}", "edits": ()}))
@@ -104,26 +103,26 @@ def test_every_change_is_planned_as_it_is_typed(name: str) -> None:
 def test_what_is_faster_fits_and_is_legal() -> None:
     text = written(more="zero3", batch="gbs=128 micro=2 seq=2048")
     # The spec leaves `checkpointing` open, so the plan chooses it for each proposal, and no proposal has to set it.
-    found = changes.faster(spec_of(text), error_codes)
+    found = changes.faster(spec_of(text))
     assert found
     assert {path for one in found for path in one.settings} <= {"strategy", "batch.micro"}
     spec = spec_of(written(more="zero3\nmemory(checkpointing)", batch="gbs=128 micro=2 seq=2048"))
-    found = changes.faster(spec, error_codes)
+    found = changes.faster(spec)
     assert found
     for change in found:
         assert change.plan.verdict == FITS
         assert change.pace is not None
         assert change.pace > 1
-        assert legality(spec, error_codes)(change.settings)
+        assert is_legal(spec, change.settings)
     assert [one.pace for one in found] == sorted((one.pace or 0 for one in found), reverse=True)
-    assert changes.faster(spec_of(written(**SHORT["kept"])), error_codes) == []
+    assert changes.faster(spec_of(written(**SHORT["kept"]))) == []
 
 
 def test_a_change_that_a_rule_refuses_is_not_proposed() -> None:
     """Changes that a rule refuses are not proposed. For example, offloading needs a sharded strategy."""
     spec = spec_of(written(**SHORT["kept"]))
-    assert not legality(spec, error_codes)({"strategy": "ddp", "strategy.offload": "optimizer"})
-    assert legality(spec, error_codes)({"strategy": "zero3"})
+    assert not is_legal(spec, {"strategy": "ddp", "strategy.offload": "optimizer"})
+    assert is_legal(spec, {"strategy": "zero3"})
 
 
 def evaluated(text: str) -> float:
@@ -341,7 +340,7 @@ def test_states_of_an_unmeasured_family_are_held_by_the_first_strategy_that_can(
     """If the plan cannot predict a model family, the help of XP480 still proposes a strategy, and the spec compiles
     with it.
     """
-    monkeypatch.setattr("xpc.compiler.plan.changes.fitting", lambda spec, checker, most: [])
+    monkeypatch.setattr("xpc.compiler.plan.changes.fitting", lambda spec, most: [])
     text = written(model="qwen2.5-32b", hardware="2 x h100-80gb", more=more, batch="gbs=64 micro=1 seq=512")
     output = [one for one in checked(text).problems if one.code == "XP480"]
     assert len(output) == 1
@@ -381,7 +380,7 @@ def test_a_faster_change_says_what_the_plan_then_chooses() -> None:
     """
     text = written(model="qwen2.5-0.5b-instruct", hardware="1 x h100-80gb", batch="gbs=64 seq=2048")
     spec = spec_of(text)
-    one = changes.as_typed(spec, error_codes, plan(spec), {"batch.micro": 64})
+    one = changes.as_typed(spec, plan(spec), {"batch.micro": 64})
     follows = {path for path in ("memory.checkpointing", "strategy") if one.plan.spec.get(path) != spec.get(path)}
     assert set(one.follows) == follows
     for setting in one.also:
