@@ -8,7 +8,8 @@ import os
 import stat
 import sys
 
-from xpc.compiler.files.workspace import without_waiting
+from xpc.compiler.files import lfs
+from xpc.compiler.files.folder_contents import without_waiting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,8 +55,6 @@ def size_and_digest(path: str, most: int, memory: FileMemory | None = None) -> t
     For a Git LFS pointer, the size and the digest are those of the large file that the pointer stands for. If `memory`
     has the digest, the file is not read.
     """
-    from xpc.compiler.files import lfs
-
     try:
         found = os.stat(path)
         if not stat.S_ISREG(found.st_mode) or found.st_size > most:
@@ -83,8 +82,6 @@ def _read(path: str) -> str | None:
     try:
         with open(path, "rb", opener=without_waiting) as handle:
             status = os.fstat(handle.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                return None
             while block := handle.read(BLOCK):
                 total.update(block)
                 done += len(block)

@@ -8,9 +8,13 @@ would not change the file's times. An entry only saves time: without it, a comma
 
 from __future__ import annotations
 
+import json
 import os
 import stat
+import time
 
+from xpc.compiler.files.digest import sha256
+from xpc.compiler.files.private_folder import private_folder, read, write
 from xpc.grammar.record import mutable
 
 SETTLED = 2.0
@@ -50,8 +54,6 @@ class FileMemory:
         """Return the digest of the file and the stored fact. None if nothing is stored, or if the file has changed
         since then.
         """
-        from xpc.compiler.files.private_folder import read
-
         now = self.stamp(path)
         entry = None if now is None else read(self.folder, _name(path, version))
         if entry is None or now is None or entry.get("stamp") != now[0]:
@@ -63,11 +65,6 @@ class FileMemory:
         """Store a fact about a file. `before` is the stamp of the file at the time when reading began. If the file has
         changed since, nothing is stored. Never raises.
         """
-        import json
-        import time
-
-        from xpc.compiler.files.private_folder import read, write
-
         if before is None or self.stamp(path) != before or before[1] > time.time() - SETTLED:
             return
         name = _name(path, version)
@@ -82,13 +79,9 @@ def user_memory() -> FileMemory | None:
     """The `FileMemory` in the user's cache folder, `~/.cache/xpc/data`. None if the cache is turned off
     (XPC_CACHE=off).
     """
-    from xpc.compiler.files.private_folder import private_folder
-
     folder = private_folder("data")
     return None if folder is None else FileMemory(folder)
 
 
 def _name(path: str, version: str) -> str:
-    from xpc.compiler.files.digest import sha256
-
     return sha256(f"{os.path.abspath(path)}\0{version}".encode("utf-8", "surrogatepass")).hexdigest()

@@ -111,19 +111,31 @@ def without_following(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
 
 
-def read(path: str, limit: int = LARGEST) -> bytes:
-    """The contents of a regular file. Raises OSError with a sentence for a link, a device, or a file larger than
-    `limit` bytes.
+def without_waiting(path: str, flags: int) -> int:
+    """Like `without_following`, but follows links. Reading a file never waits for data: some files look regular, but
+    reading them never begins or never ends (/proc/kmsg).
     """
-    with os.fdopen(without_following(path, os.O_RDONLY), "rb") as handle:
+    if stat.S_IFMT(os.stat(path).st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
+        raise OSError("it is not a regular file")  # a device is not even opened, because that may have an effect
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def read(path: str, limit: int = LARGEST, opener: Callable[[str, int], int] | None = without_following) -> bytes:
+    """The contents of a regular file. Without an opener, also of a pipe. Raises OSError with a sentence for anything
+    else, for a file larger than `limit` bytes, and, if the opener is `without_following`, for a link.
+    """
+    with open(path, "rb", opener=opener) as handle:
         status = os.fstat(handle.fileno())
-        if not stat.S_ISREG(status.st_mode):
+        if opener is not None and not stat.S_ISREG(status.st_mode):
             raise OSError("it is not a regular file")
+        size = status.st_size
         # `read(limit)` is not used: it would first allocate a buffer of `limit` bytes
-        data: bytes = handle.read(min(status.st_size, limit) + 1)
-        if len(data) > status.st_size:  # the file has grown while it was read
-            data += handle.read(limit + 1 - len(data))
-        if len(data) > limit:
+        data: bytes | None = handle.read(size + 1) if size <= limit else b""
+        if data is None:
+            raise OSError("it has nothing to read")
+        if len(data) > size:  # the file has grown while it was read, or is in /proc, where all sizes are 0
+            data += handle.read(limit + 1 - len(data)) or b""
+        if max(len(data), size) > limit:
             raise OSError(f"it is larger than {limit // 2**20} MiB")
         return data
 

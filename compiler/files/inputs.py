@@ -9,6 +9,8 @@ from xpc.compiler.files.streams import standard_input
 from xpc.compiler.files.workspace import Workspace, read_file
 from xpc.grammar.diagnostic import Diagnostic, Label, Silenced
 from xpc.grammar.nearest import nearest
+from xpc.grammar.record import evolve
+from xpc.grammar.source import Source
 
 MAX_SPEC = 16 * 2**20
 """Maximum size of a spec in bytes."""
@@ -87,15 +89,11 @@ def located(problems: Sequence[Diagnostic], path: str) -> list[Diagnostic]:
 
 def located_silences(silenced: Sequence[Silenced], path: str) -> list[Silenced]:
     """Like `located`, but for findings that a comment in the spec silences."""
-    from xpc.grammar.record import evolve
-
     move = _mover(os.path.dirname(path))
     return [evolve(one, finding=_moved(one.finding, move), location=move(one.location)) for one in silenced]
 
 
 def _moved(one: Diagnostic, move: Callable[[Label], Label]) -> Diagnostic:
-    from xpc.grammar.record import evolve
-
     return evolve(one, primary=one.primary and move(one.primary), related=tuple(move(label) for label in one.related))
 
 
@@ -103,9 +101,6 @@ def _mover(base: str) -> Callable[[Label], Label]:
     """Return a function that copies a label and makes the path of its file relative to the working directory. Labels of
     one file share one new source.
     """
-    from xpc.grammar.record import evolve
-    from xpc.grammar.source import Source
-
     renamed: dict[int, Source] = {}
 
     def move(label: Label) -> Label:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib.metadata import PackageNotFoundError, requires
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 """The folder that contains `compiler/`: a git checkout, or the package in site-packages."""
@@ -17,7 +18,6 @@ def install_command(extra: str) -> str:
     if os.path.isfile(os.path.join(ROOT, "pyproject.toml")):
         folder = "." if os.path.realpath(os.getcwd()) == os.path.realpath(ROOT) else ROOT
         return f"pip install -e {_quoted(f'{folder}[{extra}]')}"
-    from importlib.metadata import PackageNotFoundError, requires
 
     try:
         needed = requires("xpc") or []

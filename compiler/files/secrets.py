@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from xpc.grammar.diagnostic import Diagnostic, Label
+from xpc.grammar.record import evolve
+from xpc.grammar.source import Source
 
 MARKS = (
     "hf_", "sk-", "AKIA", "ASIA", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "AIza",
@@ -54,7 +57,6 @@ def find(text: str) -> list[tuple[int, int, str]]:
     """The start, end and kind of each part of a text that looks like a secret, in the order of the text."""
     if not suspect(text):
         return []
-    import re
 
     found = [(one.start(), one.end(), kind) for kind, shape in TOKENS.items() for one in re.finditer(shape, text)]
     return sorted(found)
@@ -97,16 +99,11 @@ def _spans(text: str, codes: Iterable[str]) -> Iterator[tuple[int, int]]:
     called = any(name in text for name in NAMES)
     for pattern, applies in ((CALLED, called), (KEY, "XP791" in codes), (NAMED, "XP911" in codes)):
         if applies:
-            import re
-
             yield from (one.span(1) for one in re.finditer(pattern, text))
 
 
 def without_secrets(found: Iterable[Diagnostic]) -> list[Diagnostic]:
     """Replace the secrets in findings by stars. This is necessary because findings are printed into logs of CI."""
-    from xpc.grammar.record import evolve
-    from xpc.grammar.source import Source
-
     found = list(found)
     codes = {one.code for one in found}
     shown: dict[int, Source] = {}  # several findings may be in the same source, so each source is searched once
@@ -125,8 +122,6 @@ def without_secrets(found: Iterable[Diagnostic]) -> list[Diagnostic]:
         source, so those that were found there are replaced, too.
         """
         if values:
-            import re
-
             # one search for all words, because a search for each value in each message would take too long
             text = re.sub(WORD, lambda one: "*" * len(one[0]) if one[0] in values else one[0], text)
         return masked(text)

@@ -12,8 +12,9 @@ import os
 import stat
 
 from xpc.compiler.files.digest import sha256
-from xpc.compiler.files.folder_contents import LARGEST, walk
+from xpc.compiler.files.folder_contents import LARGEST, read, walk, without_waiting
 from xpc.compiler.files.lfs import pointer
+from xpc.grammar.nearest import misspelt_file
 from xpc.grammar.record import field, mutable, record
 
 TYPE_CHECKING = False
@@ -165,23 +166,17 @@ class Workspace:
             return "a file name cannot be empty or contain NUL"
         name, path = self.locate(written, base)
         try:
-            kind = os.stat(path).st_mode
-            if not stat.S_ISREG(kind):  # a device is not even opened, because opening some devices has an effect
-                return f"`{_shown(written)}` is {'a folder' if stat.S_ISDIR(kind) else 'not a regular file'}"
-            with open(path, "rb", opener=without_waiting) as handle:
-                size = os.fstat(handle.fileno()).st_size
-                data: bytes | None = handle.read(limit + 1) if size <= limit else b""
-            if data is None:
-                return f"`{_shown(written)}` has nothing to read"
-            # the size alone is not enough: files in /proc state a size of 0
-            if len(data) > limit or size > limit:
-                return f"`{_shown(written)}` is larger than {limit // 2**20} MiB"
-            if pointer(data) is not None:
-                return f"`{_shown(written)}` is only a pointer of Git LFS; `git lfs pull` downloads the file"
+            data = read(path, limit, without_waiting)
         except FileNotFoundError:
             return f"`{_shown(written)}` is not there"
+        except IsADirectoryError:
+            return f"`{_shown(written)}` is a folder"
         except (OSError, ValueError) as error:
-            return f"`{_shown(written)}` cannot be read ({getattr(error, 'strerror', None) or error})"
+            why = getattr(error, "strerror", None) or str(error)
+            verb = why.removeprefix("it ")  # a sentence of `read`, such as `it is larger than 16 MiB`
+            return f"`{_shown(written)}` " + (verb if verb != why else f"cannot be read ({why})")
+        if pointer(data) is not None:
+            return f"`{_shown(written)}` is only a pointer of Git LFS; `git lfs pull` downloads the file"
         return Read(name, data, sha256(data).hexdigest())
 
     def kind(self, written: str, base: str = "") -> str:
@@ -213,8 +208,6 @@ class Workspace:
         its diagnostics. Two kinds of names are never suggested: a name with another ending (not `rows.xp` for
         `rows.jsonl`), and a name with another number or word, because `run-a.xp` and `run-b.xp` are two experiments.
         """
-        from xpc.grammar.nearest import misspelt_file  # imported here, because only a wrong spec needs it
-
         folder, slash, name = written.rpartition("/")
         location = os.path.realpath(self.locate(folder or ".", base)[1])
         home = os.path.realpath(self.root)
@@ -341,26 +334,7 @@ def read_file(path: str, limit: int) -> bytes:
     which a shell uses for `<(...)`. Raises OSError, whose message is a sentence for the user.
     """
     own = path.startswith(("/dev/fd/", "/proc/self/fd/")) or path == "/dev/stdin"
-    kind = os.stat(path).st_mode
-    if stat.S_ISDIR(kind):
-        raise IsADirectoryError(21, "Is a directory")
-    if not stat.S_ISREG(kind) and not own:
-        raise OSError("it is not a regular file")
-    with open(path, "rb", opener=None if own else without_waiting) as handle:
-        size = os.fstat(handle.fileno()).st_size
-        data: bytes | None = handle.read(limit + 1) if size <= limit else b"\0" * (limit + 1)
-        if data is None:
-            raise OSError("it has nothing to read")
-        if len(data) > limit:
-            raise OSError(f"it is larger than {limit // 2**20} MiB")
-        return data
-
-
-def without_waiting(path: str, flags: int) -> int:
-    """Open a file, such that neither opening nor reading it waits for data. Some files look regular, but reading them
-    never begins or never ends (/proc/kmsg).
-    """
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    return read(path, limit, None if own else without_waiting)
 
 
 def _shown(name: str) -> str:
@@ -372,10 +346,6 @@ def read_toml(path: str) -> dict[str, Any] | None:
     from xpc.compiler.files import bounded_toml  # imported here, because most commands read no TOML
 
     try:
-        status = os.lstat(path)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_TEXT:
-            return None
-        with open(path, "rb", opener=without_waiting) as handle:
-            return bounded_toml.loads(handle.read(MAX_TEXT).decode())
+        return bounded_toml.loads(read(path, MAX_TEXT).decode())
     except (OSError, ValueError, RecursionError):
         return None

@@ -22,7 +22,7 @@ def test_a_checkout_is_installed_with_its_extra(monkeypatch, tmp_path):
 def test_a_wheel_names_the_packages_because_no_index_has_xpc(monkeypatch, tmp_path):
     monkeypatch.setattr(package, "ROOT", str(tmp_path))
     needed = ["attrs>=24", "pygls==2.1.1 ; extra == 'lsp'", 'PyYAML>=6.0.1; extra == "import"', "x; extra == 'lsp2'"]
-    monkeypatch.setattr(importlib.metadata, "requires", lambda name: needed)
+    monkeypatch.setattr(package, "requires", lambda name: needed)
     assert package.install_command("lsp") == "pip install 'pygls==2.1.1'"
     assert package.install_command("import") == "pip install 'PyYAML>=6.0.1'"
 
@@ -33,5 +33,5 @@ def test_a_folder_without_metadata_names_the_extra(monkeypatch, tmp_path):
     def missing(name: str) -> list[str]:
         raise importlib.metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(importlib.metadata, "requires", missing)
+    monkeypatch.setattr(package, "requires", missing)
     assert package.install_command("lsp") == "install xpc with its extra `lsp`"
