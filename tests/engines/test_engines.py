@@ -73,6 +73,11 @@ def test_readers_of_a_setting_are_engines_in_their_order(row):
     assert len(row.engines) < len(ENGINES), "leave the column empty: every engine reads it"
 
 
+def test_a_task_of_skypilot_names_its_image():
+    task = compiled(spec(sky('volume=runs, image="org/train:1"')))["sky.yaml"].decode()
+    assert '\n  image_id: "docker:org/train:1"\n' in task
+
+
 def test_every_engine_has_other_words():
     assert tuple(ALSO_CALLED) == ENGINES
 

@@ -12,6 +12,19 @@ DPO = "xpc 1\ntrain qwen2.5-3b-instruct on ultrafeedback-binarized\n"
 
 
 @pytest.mark.parametrize(
+    ("typed", "write"),
+    [
+        ("saves_per_epoch = 1", "save(every=epoch)"),
+        ("evals_per_epoch = 0", "eval(every=never)"),
+        ("save_period = 1", "save(every=1)"),
+    ],
+)
+def test_a_number_of_times_per_epoch_is_no_number_of_steps(typed: str, write: str) -> None:
+    found = checked(f"{LINE}{typed}\n").problems[0]
+    assert [one.text for one in found.edits] == [write]
+
+
+@pytest.mark.parametrize(
     ("typed", "says"),
     [
         ("adam_beta3 = 0.99", "another optimizer"),

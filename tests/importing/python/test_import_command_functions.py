@@ -68,6 +68,14 @@ def test_arguments_of_functions_and_classes_are_read(tmp_path: Path, script: str
     rated(tmp_path, HEAD + script, rate, f"python train.py {command}\n")
 
 
+def test_a_command_with_words_of_its_own_reads_no_command_line(tmp_path: Path) -> None:
+    script = "import typer\napp = typer.Typer()\n@app.command()\ndef train(rate: float = typer.Option(1e-5, '--lr')):\n"
+    script += TRAIN.replace("RATE", "rate") + "app(['--lr', '3e-6'])\n"
+    found = launched(tmp_path, "python train.py --lr 5e-6\n", HEAD + script)
+    assert "5e-6" not in found.text
+    assert any("`train.py` has no such argument" in one for one in found.messages)
+
+
 @pytest.mark.parametrize("body", [
     "    kwargs = {}\n    for f in fields(Settings):\n        if f.name in raw:\n"
     "            kwargs[f.name] = raw[f.name]\n"

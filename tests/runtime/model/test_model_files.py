@@ -189,6 +189,15 @@ def test_a_model_of_links(location: Path, tmp_path: Path) -> None:
     assert xpc("verify", "x.bundle").returncode == 1
 
 
+@pytest.mark.parametrize(("most", "inside"), [(2, ["a/c.json"]), (1, [])])
+def test_a_search_ends_after_the_largest_number_of_entries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, inside: list[str]
+) -> None:
+    put(tmp_path, {"config.json": "{}", "a/c.json": "{}"})
+    monkeypatch.setattr(model_folder, "MOST", most)
+    assert model_folder.files(str(tmp_path)) == [*inside, "config.json"]
+
+
 def test_a_model_with_more_files_than_are_searched(location: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(location, {"models/tiny/a/b/c.json": "{}"})
     monkeypatch.setattr(model_folder, "MOST", 3)
