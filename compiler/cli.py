@@ -1,20 +1,26 @@
 """The command line. Exit status: 0 no errors (warnings and notes allowed), 1 errors in the spec, 2 wrong usage.
 
-Files are read and written only here and in `files/`. Imports are inside functions, because start-up time matters.
+Files are read and written only here and in `files/`. A module that only some commands need is imported in a function,
+because start-up time matters.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from types import SimpleNamespace
 
+from xpc.compiler import __version__
 from xpc.compiler.commands import APART, COMMANDS, LATER
-from xpc.compiler.files.inputs import SpecError, UsageError, located, located_silences, read_spec
+from xpc.compiler.files.inputs import SpecError, UsageError, located, located_silences, open_spec, read_spec
 from xpc.compiler.files.streams import Guarded, Unwritable
-from xpc.compiler.render import FORMATS
+from xpc.compiler.render import FORMATS, render
 from xpc.compiler.render.output import colored, show, show_exact, show_json, show_rendered
+from xpc.compiler.render.visible import visible
+from xpc.grammar.nearest import nearest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,8 +47,6 @@ DENIED = "warnings are denied (--deny warnings)"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit status."""
-    import gc
-
     gc.disable()  # a short process does not need garbage collection, which is slow
     arguments = list(sys.argv[1:] if argv is None else argv)
     with Guarded():
@@ -73,8 +77,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _print_line(line: str, to: TextIO) -> None:
     """Print a line that may contain file names. Escape sequences in it are escaped, as in diagnostics."""
-    from xpc.compiler.render.visible import visible
-
     show_rendered(visible(line) + "\n", to)
 
 
@@ -87,8 +89,6 @@ def _run(arguments: list[str]) -> int:
     if arguments[0] in APART:
         return _run_module(arguments[0], arguments[1:])
     if not arguments[0].startswith("-") and arguments[0] not in (*COMMANDS, *LATER):
-        from xpc.grammar.nearest import nearest  # imported late, because only a misspelt command needs this module
-
         near = nearest(arguments[0], COMMANDS)
         suggestion = f": did you mean `xpc {near}`?" if near else ";"
         raise UsageError(f"there is no command `{arguments[0]}`{suggestion} the commands are {', '.join(COMMANDS)}")
@@ -137,7 +137,6 @@ def _parser(first: str) -> argparse.ArgumentParser:
     """Make the parser for a command line whose first word is `first`. If `first` is the name of a command, the parser
     knows only this command; otherwise it knows all commands.
     """
-    from xpc.compiler import __version__
     from xpc.compiler.render.argument_parser import ArgumentParser
 
     parser = ArgumentParser(
@@ -171,7 +170,6 @@ def _parser(first: str) -> argparse.ArgumentParser:
 def _check(options: Options) -> int:
     from xpc.compiler.files.file_memory import user_memory
     from xpc.compiler.pipeline import check_text
-    from xpc.compiler.render import render
 
     found: list[Diagnostic] = []
     silenced: list[Silenced] = []
@@ -222,7 +220,6 @@ def _compile(options: Options) -> int:
     from xpc.compiler.files.bundle import BundleError, write
     from xpc.compiler.files.file_memory import user_memory
     from xpc.compiler.pipeline import compile_text
-    from xpc.compiler.render import render
 
     if options.output == "":
         raise UsageError("-o takes the folder of the bundle, not an empty text")
@@ -296,7 +293,6 @@ def _problems_of(text: str, path: str) -> list[Diagnostic]:
     if the text were the file `path`.
     """
     from xpc.compiler.files.file_memory import user_memory
-    from xpc.compiler.files.inputs import open_spec
     from xpc.compiler.pipeline import check_text
 
     data, name, workspace = open_spec(os.path.abspath(path), text.encode())
@@ -306,8 +302,6 @@ def _problems_of(text: str, path: str) -> list[Diagnostic]:
 
 def _run_module(command: str, arguments: list[str]) -> int:
     """Run a command that has a separate module."""
-    from importlib import import_module
-
     module = import_module(APART[command])
     options = module.parse(arguments)
     text, status = module.run(options)

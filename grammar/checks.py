@@ -10,6 +10,7 @@ from itertools import zip_longest
 from xpc.grammar import codes
 from xpc.grammar.codes import Code
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label
+from xpc.grammar.nearest import nearest
 from xpc.grammar.record import evolve
 from xpc.grammar.source import Span
 from xpc.grammar.tree import Block, Budget, Call, Clause, Count, File, Name, Number, Ref, Setting, String, Train, Value
@@ -161,7 +162,6 @@ class _Checker:
         first, second = (*map(_word, clause.operands), None, None)[:2]
         if self.file.train is not None or "on" not in (first, second):
             return False
-        from xpc.grammar.nearest import nearest
 
         verb, written = clause.head, self.file.source.slice
         typed, message, also = written(verb.span)[:60], "the sentence begins with `train`", ""

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from itertools import takewhile
 
-from xpc.grammar import codes, notations
+from xpc.grammar import codes, notations, units
 from xpc.grammar.diagnostic import Diagnostic, Edit
 from xpc.grammar.lalr import END, UnexpectedToken
 from xpc.grammar.oneline import ENDS_ON_ITS_LINE, written_out
@@ -16,6 +16,7 @@ from xpc.grammar.record import record
 from xpc.grammar.scan import closing, line_bounds
 from xpc.grammar.sentence_messages import in_sentence, sentence_repair
 from xpc.grammar.source import Source, Span
+from xpc.grammar.splits import in_setting, misspelt
 
 IN_A_BLOCK = "settings after a text go into a block: `{ name = value }`"
 # maps the last keyword or punctuation mark of an incomplete text to the error: code, message, what to write next
@@ -75,8 +76,6 @@ def _unit(location: ParserPosition) -> tuple[Diagnostic, Edit] | None:
     """Return a pair: the error for a unit that is written as a word, as in `every = 1 epoch`, and a repair with which
     the parser can continue.
     """
-    from xpc.grammar import units
-
     count, word, before = location.word, location.shown.strip("`"), location.before
     if (
         location.met != "NAME"
@@ -237,8 +236,6 @@ def _token(location: ParserPosition, text: str) -> Diagnostic:
 
 def _split(location: ParserPosition, text: str) -> Diagnostic | None:
     """The error for a part of a split without the split's name, as in `capybara[:20%]`, and for similar forms."""
-    from xpc.grammar.splits import in_setting, misspelt
-
     kinds = [item.kind for item in location.stack]
     if "EQUAL" in kinds[-3:]:
         return (

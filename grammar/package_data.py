@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+from collections.abc import Mapping
 from functools import cache
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from typing import Any
 
 
@@ -33,8 +34,6 @@ def read_sections(module: str, name: str) -> Mapping[str, str]:
 @cache
 def read_json(module: str, name: str) -> dict[str, Any]:
     """Read a JSON file that contains an object."""
-    import json
-
     found: dict[str, Any] = json.loads(read_text(module, name))
     return found
 

@@ -8,11 +8,11 @@ instance, and a command uses only a few of the classes.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from operator import attrgetter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
     from typing import Any, TypeVar, dataclass_transform
 
     _T = TypeVar("_T")

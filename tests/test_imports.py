@@ -12,6 +12,7 @@ import pytest
 from case_support import spec
 from compile_support import REPOSITORY, SEED, SENTENCE, put
 from syntax import imports as imports_in
+from syntax import nodes
 
 pytestmark = pytest.mark.slow
 
@@ -89,25 +90,31 @@ def test_the_compiler_knows_of_the_runtime_what_a_bundle_holds():
 
 
 @cache
+def paths():
+    """Maps every module of the repository to its file."""
+    found = {}
+    for folder in ("grammar", "compiler", "runtime"):
+        for path, _ in modules(folder):
+            name = "xpc." + path.removesuffix(".py").replace(os.sep, ".")
+            found[name.removesuffix(".__init__")] = os.path.join(REPOSITORY, path)
+    return found
+
+
+@cache
 def graph():
     """Every module of the repository with the modules that it imports: at its top, in functions, and only for types.
 
     All three kinds of imports count as edges of the graph: two modules that import each other cannot be understood
     separately, even if one of the imports is inside a function.
     """
-    found = {}
-    for folder in ("grammar", "compiler", "runtime"):
-        for path, _ in modules(folder):
-            name = "xpc." + path.removesuffix(".py").replace(os.sep, ".")
-            found[name.removesuffix(".__init__")] = path
-    return {name: targets(name, path, set(found)) for name, path in found.items()}
+    return {name: targets(name, imports_in(path)) for name, path in paths().items()}
 
 
-def targets(name, path, known):
-    """The known modules that a file imports."""
-    package = name if path.endswith("__init__.py") else name.rpartition(".")[0]
+def targets(name, imports):
+    """The modules of the repository that these import statements of a module import."""
+    known, package = set(paths()), name if paths()[name].endswith("__init__.py") else name.rpartition(".")[0]
     out = set()
-    for node in imports_in(os.path.join(REPOSITORY, path)):
+    for node in imports:
         for alias in node.names:
             base = ""
             if isinstance(node, ast.ImportFrom):
@@ -117,6 +124,28 @@ def targets(name, path, known):
             whole = f"{base}.{alias.name}".lstrip(".")
             out.add(whole if whole in known else base)
     return (out & known) - {name}
+
+
+def test_an_import_inside_a_function_loads_a_module_that_is_not_loaded_yet():
+    """A module that the imports at the top of a file load anyway is imported at the top."""
+    kinds = (ast.Import, ast.ImportFrom)
+    top = {
+        name: targets(name, [one for one in nodes(path)[0].body if isinstance(one, kinds)])
+        for name, path in paths().items()
+    }
+    needless = []
+    for name, path in paths().items():
+        loaded, waiting = set(), [name]
+        while waiting:
+            new = top[waiting.pop()] - loaded
+            loaded |= new
+            waiting += new
+        functions = [one for one in nodes(path) if isinstance(one, ast.FunctionDef)]
+        for late in {one for function in functions for one in ast.walk(function) if isinstance(one, kinds)}:
+            found = targets(name, [late])
+            if found and found <= loaded and not name.startswith("xpc.runtime"):
+                needless.append(f"{path}:{late.lineno} {found}")
+    assert not needless
 
 
 def test_imports_have_no_circles():

@@ -15,6 +15,7 @@ from xpc.compiler.language.rewards import REWARDS
 from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.registry import chat_templates as templates
 from xpc.compiler.render.argument_parser import ArgumentParser
+from xpc.grammar.nearest import nearest
 
 Row = dict[str, object]
 EPILOG = (
@@ -37,7 +38,6 @@ def _kind(typed: str) -> str:
     known = {**{name: name for name in KINDS}, **{name.removesuffix("s"): name for name in KINDS}}
     if typed in known:
         return known[typed]
-    from xpc.grammar.nearest import nearest
 
     near = nearest(typed, KINDS)
     intended = f": did you mean `xpc list {near}`?" if near else ";"
@@ -55,8 +55,6 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     if options.format == "json":
         return json.dumps(found, indent=2) + "\n", int(not found)
     if not found:
-        from xpc.grammar.nearest import nearest
-
         near = nearest(" ".join(wanted), [str(row["name"]) for row in rows])
         raise UsageError(
             f"no {options.kind} match `{' '.join(options.words)}`" + (f": did you mean {near}?" if near else "")

@@ -10,6 +10,7 @@ from xpc.compiler.files.atomic import replace_files
 from xpc.compiler.files.inputs import UsageError, read_spec
 from xpc.compiler.pipeline import check_text
 from xpc.compiler.render.argument_parser import ArgumentParser
+from xpc.grammar.nearest import nearest
 from xpc.grammar.package_data import read_text
 
 EPILOG = (
@@ -61,7 +62,6 @@ def _found(source: str) -> str:
         return known[source]
     if os.path.isfile(source):
         return source
-    from xpc.grammar.nearest import nearest
 
     holding = [one for one in known if source.lower() in one][:3]
     near = " or ".join(holding) or nearest(source, list(known))

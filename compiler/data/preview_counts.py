@@ -7,16 +7,23 @@ digest only if its commit is pinned.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+
+from xpc.compiler import __version__
+from xpc.compiler.files.digest import sha256
+from xpc.compiler.files.file_digests import VERSION, file_digest
+from xpc.compiler.files.private_folder import private_folder, read, write
 from xpc.compiler.files.workspace import Workspace
+from xpc.compiler.language.codes import report
 from xpc.compiler.spec import Spec
 from xpc.compiler.spec.resources import DataSource
+from xpc.grammar.diagnostic import Diagnostic
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from typing import Any
 
-    from xpc.grammar.diagnostic import Diagnostic
 
 KIND = "previews"
 """The name of the folder in the cache folder that contains the counts of previews."""
@@ -26,10 +33,6 @@ DECISIVE = ("train", "model", "data", "method", "batch", "seed", "target")
 
 def keep(spec: Spec, workspace: Workspace, counts: Mapping[str, Any]) -> None:
     """Store counts. If the cache already has counts from more rows, it keeps those. Never raises."""
-    import json
-
-    from xpc.compiler.files.private_folder import private_folder, write
-
     folder, key = private_folder(KIND), _key(spec, workspace)
     if folder is None or key is None:
         return
@@ -41,8 +44,6 @@ def keep(spec: Spec, workspace: Workspace, counts: Mapping[str, Any]) -> None:
 
 def recall(spec: Spec, workspace: Workspace) -> Mapping[str, Any] | None:
     """The counts that a preview of the spec's rows has stored. None if the rows or settings were different then."""
-    from xpc.compiler.files.private_folder import private_folder, read
-
     folder = private_folder(KIND)
     key = None if folder is None else _key(spec, workspace)
     found = None if folder is None or key is None else read(folder, key)
@@ -51,8 +52,6 @@ def recall(spec: Spec, workspace: Workspace) -> Mapping[str, Any] | None:
 
 def note(spec: Spec, workspace: Workspace) -> list[Diagnostic]:
     """A list with one note about the stored counts, or an empty list if none are stored."""
-    from xpc.compiler.language.codes import report
-
     found = recall(spec, workspace)
     return [] if found is None else [report("XP161", sentence(found), spec.data[0].label)]
 
@@ -87,7 +86,6 @@ def _keep_digests(spec: Spec, workspace: Workspace) -> None:
     """Compute and store the digests of files that are too large to copy. A later `xpc check` only reads stored digests
     of such files, and it needs them to find the counts in the cache.
     """
-    from xpc.compiler.files.file_digests import file_digest
     from xpc.compiler.files.file_memory import user_memory
 
     for part in (part for source in spec.data for part in source.of_split(source.split)):
@@ -117,23 +115,20 @@ def _is_count(value: object) -> bool:
 
 def _key(spec: Spec, workspace: Workspace) -> str | None:
     """The name of the cache entry for a spec. None if the spec has a source whose rows have no known digest."""
-    from xpc.compiler import __version__
-    from xpc.compiler.files.digest import sha256
-
     rows = [_digest(source, workspace) for source in spec.data]
     if None in rows:
         return None
     model = spec.model
     settings = [(path, repr(one.value)) for path, one in spec.values.items() if path.partition(".")[0] in DECISIVE]
     extra = [(name, repr(one.value)) for name, one in spec.extra.get("trl", {}).items()]
-    read = [
+    sources = [
         (one.shape, one.columns, one.only, repr(one.take), one.share, one.context, one.wording, one.chat, one.limit,
          one.roles, one.documents)
         for one in spec.data
     ]  # fmt: skip
     tokenizer = (model.id, model.path, model.revision, sha256(model.vocabulary or b"").hexdigest(), model.eos)
     decisive = (
-        __version__, spec.stack.name, rows, read, tokenizer, spec.chat_template, sorted(settings), sorted(extra),
+        __version__, spec.stack.name, rows, sources, tokenizer, spec.chat_template, sorted(settings), sorted(extra),
         spec.hardware.world,
     )  # fmt: skip
     return sha256(repr(decisive).encode("utf-8", "surrogatepass")).hexdigest()
@@ -151,7 +146,6 @@ def _digest(source: DataSource, workspace: Workspace) -> object:
         return (source.id, source.config, source.split, source.slice, source.revision) if pinned else None
     if source.sha256 is not None or source.path is None:
         return source.sha256
-    from xpc.compiler.files.file_digests import VERSION
     from xpc.compiler.files.file_memory import user_memory
 
     # `check` does not read a file that is too large to be copied, so take the digest that a preview stored

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from io import StringIO
 
 from xpc.compiler.spec.survey import Broken
 from xpc.runtime.features.launch.csv_texts import NULLS
@@ -66,8 +67,6 @@ def _every_row(data: bytes, path: str, documents: str) -> Iterator[Row | Broken]
 
 def _rows(text: str, ending: str) -> Iterator[Row | Broken]:
     if ending == "txt":
-        from io import StringIO
-
         # a list of all lines would need fifty times the memory of the text, if many lines are empty
         lines = StringIO(text, newline="\n")
         return ({"text": line.removesuffix("\n").removesuffix("\r")} for line in lines)
@@ -178,7 +177,6 @@ def _has_lone_surrogate(value: Row) -> bool:
 
 def _csv_rows(text: str) -> Iterator[Row | Broken]:
     import csv
-    from io import StringIO
 
     csv.field_size_limit(2**31 - 1)
     reader = csv.reader(StringIO(text, newline=""), strict=True)

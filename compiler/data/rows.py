@@ -8,13 +8,10 @@ from functools import lru_cache
 from xpc.compiler.data.shapes import KEPT, SHAPES, WITH_IMAGES
 from xpc.compiler.files.workspace import HEAD, READ_ROWS
 from xpc.compiler.registry import find_dataset
+from xpc.compiler.spec import Spec
 from xpc.compiler.spec.resources import DataSource
 from xpc.compiler.spec.survey import Survey
 from xpc.grammar.record import evolve
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.spec import Spec
 
 
 def survey(source: DataSource) -> Survey | None:

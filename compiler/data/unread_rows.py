@@ -5,21 +5,17 @@ from __future__ import annotations
 import os
 
 from xpc.compiler.data.rows import unread
+from xpc.compiler.language.codes import report
+from xpc.compiler.spec import Spec
+from xpc.compiler.spec.resources import DataSource
+from xpc.grammar.diagnostic import Diagnostic
 from xpc.runtime.core.cache_folders import hub_home
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.spec import Spec
-    from xpc.compiler.spec.resources import DataSource
-    from xpc.grammar.diagnostic import Diagnostic
 
 
 def note(spec: Spec) -> list[Diagnostic]:
     """A list with one note about the rows that are on this machine and are not read: those of Parquet files, of large
     files, and of hub datasets in the local cache. An empty list if all rows are read, or are elsewhere.
     """
-    from xpc.compiler.language.codes import report
-
     here = [spec.data[at] for at in unread(spec) if spec.data[at].id is None or _is_cached(spec.data[at])]
     if not here:
         return []

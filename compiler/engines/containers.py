@@ -4,6 +4,8 @@ objects.
 
 from __future__ import annotations
 
+import re
+
 from xpc.compiler.spec import Spec
 
 FOLDER = "/workspace"
@@ -70,8 +72,6 @@ def nearest_object_name(name: str) -> str:
 
 def image_fault(image: str) -> str | None:
     """The reason why an image name is illegal in every registry, or None. Source: distribution/reference's grammar."""
-    import re
-
     if image.startswith("docker:"):
         return "`docker:` is SkyPilot's prefix, which xpc adds"
     if "://" in image:

@@ -6,14 +6,19 @@ Imported only if a name is not a setting, code or file.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import fill
 
 from xpc.compiler import registry, stacks
 from xpc.compiler.language import extras
+from xpc.compiler.language.codes import first_sentence
 from xpc.compiler.language.kinds import EVERY
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.rewards import REWARDS
 from xpc.compiler.language.schema import BY_PATH, Setting, bare_choices, owner_of
 from xpc.compiler.language.strategies import OLD_STRATEGIES, SPREADS
+from xpc.compiler.suggest.meaning import SAME, meaning
+from xpc.compiler.suggest.no_equivalent import advice, loose_reason, own_reason, reason
+from xpc.grammar.nearest import nearest
 
 WORDS = {
     "train": "the sentence that begins a spec: `train qwen2.5-3b on infinity-instruct for 3 epochs with zero2 bf16`",
@@ -162,9 +167,6 @@ def _rules_about(name: str) -> list[str]:
     """Lines about the rules whose first sentence names an argument of a library. Each line has the code of the rule,
     and this sentence.
     """
-    from textwrap import fill
-
-    from xpc.compiler.language.codes import first_sentence
     from xpc.compiler.rules import every
 
     naming = [rule for rule in every() if f"`{name}`" in rule.explanation]
@@ -229,9 +231,6 @@ def _extra_target(name: str) -> str:
 
 def _foreign(name: str) -> str:
     """Explain a name of another tool: what a spec says instead, or why xpc has no equivalent."""
-    from xpc.compiler.suggest.meaning import SAME, meaning
-    from xpc.compiler.suggest.no_equivalent import advice, loose_reason, own_reason, reason
-
     why = own_reason(name)
     instead = advice(name, "VALUE")
     if why is None and instead is not None:
@@ -248,9 +247,6 @@ def unknown(what: str) -> str:
     """The answer for an unknown name: a similar name or, if none is similar, the kinds of names that `xpc explain`
     knows.
     """
-    from xpc.compiler.suggest.meaning import meaning
-    from xpc.grammar.nearest import nearest
-
     if what.upper().startswith("XP"):
         return f"there is no code `{what}`; `xpc list codes` prints them all"
     intended = meaning(what)

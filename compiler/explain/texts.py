@@ -6,9 +6,13 @@ import os
 from textwrap import fill, indent
 
 from xpc.compiler.explain.lookup import setting_rows, source_setting
+from xpc.compiler.language.codes import CODES, explanation
+from xpc.compiler.language.launch_settings import readers
 from xpc.compiler.language.schema import Setting
-from xpc.compiler.rules import codes, rules
+from xpc.compiler.registry import gpu_names
+from xpc.compiler.rules import codes, every, rules
 from xpc.compiler.rules.core.rule import SOURCE
+from xpc.grammar.codes import CODES as SYNTAX
 from xpc.grammar.package_data import read_json
 
 
@@ -39,19 +43,12 @@ def _slug(name: str) -> str | None:
     """The explanation of the code with this slug, such as `batch-does-not-divide`. A finding prints its slug next to
     its code. None for any other word.
     """
-    from xpc.compiler.language.codes import CODES
-    from xpc.compiler.rules import every
-    from xpc.grammar.codes import CODES as SYNTAX
-
     slugs = {one.slug: code for code, one in SYNTAX.items()} | {one[0]: code for code, one in CODES.items()}
     slugs |= {one.slug: one.code for one in every()}
     return _code(slugs[name]) if name in slugs else None
 
 
 def _code(code: str) -> str | None:
-    from xpc.compiler.language.codes import CODES, explanation
-    from xpc.grammar.codes import CODES as SYNTAX
-
     known = codes()
     if code in known:
         rule = next(one for one in rules(known[code][0]) if one.code == code)
@@ -103,8 +100,6 @@ def _setting(row: Setting) -> str:
 
     lines = [f"{row.path}: {row.doc}"]
     if row.kind.name == "hardware":
-        from xpc.compiler.registry import gpu_names
-
         lines.append(fill("GPUs     " + ", ".join(gpu_names()), 100, initial_indent="  ", subsequent_indent=" " * 11))
     if row.choices:
         or_file = " or file(...)" if row.kind.name == "template" else ""
@@ -116,8 +111,6 @@ def _setting(row: Setting) -> str:
 
         lines.append(f"  default  {show(row, row.default)}")
     if row.clause == "launch" and not row.head:
-        from xpc.compiler.language.launch_settings import readers
-
         lines.append("  read by  " + ", ".join(readers(row)))
     shown = example(row).splitlines()
     lines += [f"  {'example' if not at else '       '}  {line}" for at, line in enumerate(shown)]

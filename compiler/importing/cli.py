@@ -21,10 +21,14 @@ from xpc.compiler.importing.nearby import finder, place, reader, scripts_near
 from xpc.compiler.importing.overrides import Overrides, machine
 from xpc.compiler.importing.source_file import SourceFile, kind_of
 from xpc.compiler.importing.text.entries import MAX_SIZE, Unreadable
+from xpc.compiler.importing.trl import versions
 from xpc.compiler.render import render
 from xpc.compiler.render.output import show, show_exact, show_json, show_rendered
 from xpc.grammar.diagnostic import Diagnostic
+from xpc.grammar.parse import parse
 from xpc.grammar.record import evolve
+from xpc.grammar.source import Source
+from xpc.grammar.tree import quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -175,8 +179,6 @@ def overrides_of(options: argparse.Namespace, source: SourceFile) -> Overrides:
         raise UsageError("--nodes takes a whole number above 0")
     version = None
     if options.trl is not None:
-        from xpc.compiler.importing.trl import versions
-
         version = versions.find(options.trl)
         if version is None:
             raise UsageError(f"--trl {options.trl}: the versions are {', '.join(versions.numbers())}")
@@ -235,9 +237,6 @@ def _reference(name: str | None) -> str | None:
     """
     if name is None:
         return None
-    from xpc.grammar.parse import parse
-    from xpc.grammar.source import Source
-    from xpc.grammar.tree import quoted
 
     _, problems = parse(Source("import.xp", f"train {name} on {name}\n"))
     return quoted(name) if problems or name.endswith(FILES) or os.path.exists(name) else name

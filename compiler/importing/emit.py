@@ -8,8 +8,8 @@ from functools import cache
 
 from xpc.compiler.importing.draft import ASSUMED, Draft, Source
 from xpc.compiler.language import kinds
-from xpc.compiler.language.schema import ADAPTERS, BY_PATH, CLAUSES, TABLE, Setting
-from xpc.compiler.language.typed import plain
+from xpc.compiler.language.schema import ADAPTERS, BY_PATH, CLAUSES, SOURCE_SETTINGS, TABLE, Setting
+from xpc.compiler.language.typed import plain, show
 from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.format import format_file
 from xpc.grammar.parse import parse
@@ -200,9 +200,6 @@ def _data(draft: Draft, sources: list[Source]) -> list[str]:
 
 
 def _amount(name: str, value: kinds.Amount) -> str:
-    from xpc.compiler.language.schema import SOURCE_SETTINGS
-    from xpc.compiler.language.typed import show
-
     return show(SOURCE_SETTINGS[name], value)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from xpc.compiler import stacks
+from xpc.compiler.importing.accelerate import config as sharding
+from xpc.compiler.importing.accelerate import deepspeed as zero
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.overrides import Machines, Overrides, load, machines
 from xpc.compiler.importing.source_file import SourceFile
@@ -49,9 +51,6 @@ def _fragment(table: Entries, kind: str, overrides: Overrides) -> Draft:
     """Import a single file of accelerate or DeepSpeed. The result is a base for `extends` or, with `--model` and
     `--data`, a complete spec.
     """
-    from xpc.compiler.importing.accelerate import config as sharding
-    from xpc.compiler.importing.accelerate import deepspeed as zero
-
     draft = Draft(load(overrides.target or stacks.DEFAULT), overrides.method or "sft", overrides.stem)
     given(draft, overrides)
     found = Machines()

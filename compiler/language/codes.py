@@ -4,6 +4,8 @@ of these codes are in `codes.toml`. The codes of rules are not here.
 
 from __future__ import annotations
 
+import re
+
 from xpc.grammar import codes as syntax
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.package_data import read_table
@@ -84,8 +86,6 @@ def first_sentence(text: str) -> str:
     """The first sentence of an explanation, on one line. A dot between backticks, or in `Dr.` or `e.g.`, does not end
     the sentence.
     """
-    import re
-
     line = " ".join(text.split())
     ends = (found.start() for found in re.finditer(r"(?<=\.)(?<!\bDr\.)(?<!\be\.g\.) ", line))
     return line[: next((end for end in ends if line.count("`", 0, end) % 2 == 0), None)]

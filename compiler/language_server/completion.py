@@ -22,6 +22,7 @@ from xpc.compiler.language.schema import (
     children,
 )
 from xpc.compiler.language.setting import Setting
+from xpc.compiler.language.typed import show
 from xpc.compiler.language_server.cursor_context import CursorContext, setting_of_value
 from xpc.grammar.record import record
 
@@ -139,8 +140,6 @@ def _values(row: Setting) -> Iterator[Item]:
     elif row.kind is k.FLAG:
         yield from (Item(one, one, "value", row.doc) for one in ("true", "false"))
     else:
-        from xpc.compiler.language.typed import show
-
         default = None if row.default is None else show(row, row.default)
         for one in dict.fromkeys(filter(None, (default, row.kind.example))):
             yield Item(one, one, "value", row.doc)

@@ -7,8 +7,11 @@ of the arguments that the table of settings lists for it.
 
 from __future__ import annotations
 
+import json
+
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.optimizers import METRIC_SCHEDULES
+from xpc.compiler.lower.method import method_arguments
 from xpc.compiler.lower.optimizer import maximized, optimizer, schedule
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import Json
@@ -24,8 +27,6 @@ def arguments(spec: Spec) -> dict[str, Json]:
         decided.update(part(spec))
     known = spec.fields()
     if spec.text("method") != "sft" or spec.get("method.loss") is not None:
-        from xpc.compiler.lower.method import method_arguments
-
         # Drop the arguments of SFTConfig that the method's own configuration class lacks or deprecates. If a setting
         # needs such an argument, either a rule refuses the setting, or the runtime does the setting's work on the rows.
         supervised = spec.stack.fields()
@@ -60,8 +61,6 @@ def _extra(spec: Spec) -> dict[str, Json]:
     # would join batches whose rows differ in length. trl 1.16 also turns `dispatch_batches` off.
     streamed = {"dispatch_batches": False} if spec.flag("data.streaming") else {}
     if isinstance(config, str) or streamed:
-        import json  # imported here, because few specs need it
-
         base = spec.stack.base_argument("accelerator_config", spec.config)
         assert isinstance(base, dict)
         written = json.loads(config) if isinstance(config, str) else {}

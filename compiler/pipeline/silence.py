@@ -13,8 +13,11 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 
-from xpc.compiler.language.codes import report
+from xpc.compiler import rules
+from xpc.compiler.language.codes import CODES, report
+from xpc.grammar.codes import CODES as SYNTAX
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label, Silenced
+from xpc.grammar.nearest import nearest
 from xpc.grammar.record import field, mutable
 from xpc.grammar.scan import line_bounds, scan
 from xpc.grammar.source import Span
@@ -231,8 +234,6 @@ def _is_code(word: str) -> bool:
 
 
 def _misspelt(file: File, word: str, span: Span) -> Diagnostic | None:
-    from xpc.grammar.nearest import nearest
-
     if word.lower() not in OTHERS and nearest(word, (WORD,)) is None:
         return None
     return report(
@@ -249,8 +250,6 @@ def _likelier(code: str, given: tuple[str, ...]) -> str | None:
     """The known code that is most similar to an unknown one. If several are equally similar, a code that the spec's
     findings have is preferred. Codes of syntax errors are never suggested, because errors cannot be silenced.
     """
-    from xpc.grammar.nearest import nearest
-
     return nearest(code, [*given, *sorted(each for each in _every_code() if each >= "XP1")])
 
 
@@ -261,11 +260,7 @@ def _is_known(code: str, given: Sequence[str]) -> bool:
 @cache
 def _every_code() -> frozenset[str]:
     """All codes of findings."""
-    from xpc.compiler.language.codes import CODES
-    from xpc.compiler.rules import codes
-    from xpc.grammar.codes import CODES as SYNTAX
-
-    return frozenset((*CODES, *SYNTAX, *codes()))
+    return frozenset((*CODES, *SYNTAX, *rules.codes()))
 
 
 def _unknown(file: File, code: str, span: Span, given: Sequence[str], guess: bool) -> Diagnostic:

@@ -8,6 +8,7 @@ import argparse
 import re
 from collections.abc import Sequence
 
+from xpc.compiler.files.atomic import write_text
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.preview import golden
 from xpc.compiler.preview.process import Request, preview
@@ -94,7 +95,6 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     )
     found = preview(options.file, request, options.python)
     if options.html is not None:
-        from xpc.compiler.files.atomic import write_text
         from xpc.compiler.preview.html import page
 
         write_text(options.html, page(found, options.file))

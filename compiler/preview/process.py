@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from importlib.metadata import PackageNotFoundError, version
 
 from xpc.compiler import stacks
 from xpc.compiler.data import rows
@@ -187,8 +188,6 @@ def interpreter(spec: Spec, python: str | None) -> str:
 
 
 def _installed_here() -> str | None:
-    from importlib.metadata import PackageNotFoundError, version
-
     try:
         return version("trl").partition("+")[0]
     except PackageNotFoundError:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xpc.compiler.files.secrets import suspect
+from xpc.compiler.files.secrets import masked, suspect, without_secrets
 from xpc.compiler.render.position import labels, ordered
 from xpc.grammar.diagnostic import Diagnostic, Silenced
 from xpc.grammar.record import evolve
@@ -27,11 +27,6 @@ def render(
         raise ValueError(f"unknown format {format!r}: one of {', '.join(FORMATS)}")
     found = ordered(diagnostics)
     if _may_hold_secrets((*found, *(one.finding for one in silenced))):
-        from xpc.compiler.files.secrets import (  # imported only here, because few texts look like a secret
-            masked,
-            without_secrets,
-        )
-
         found = without_secrets(found)
         hidden = without_secrets(one.finding for one in silenced)
         silenced = [

@@ -5,15 +5,16 @@ escaped, because the name of a file may contain escape sequences for a terminal.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 
 from xpc.compiler.render.visible import visible
+from xpc.grammar.nearest import nearest
 
 UNKNOWN = "unrecognized arguments: "
 """The beginning of argparse's message about unknown options."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import NoReturn
 
 
@@ -28,8 +29,6 @@ class ArgumentParser(argparse.ArgumentParser):
 
     def _suggestion(self, words: list[str]) -> str:
         """A phrase that names the option that the first of the unknown options misspells, such as `--fromat`."""
-        from xpc.grammar.nearest import nearest  # imported late, because only a misspelt option needs this module
-
         written = next((one.partition("=")[0] for one in words if one.startswith("--")), "")
         near = nearest(written, [one for one in self._options() if one.startswith("--")]) if written else None
         return f"; did you mean `{near}`?" if near else ""

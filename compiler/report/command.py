@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 
+from xpc.compiler.files.atomic import write_text
 from xpc.compiler.render.argument_parser import ArgumentParser
 from xpc.compiler.report.entry import Entry, entries
+from xpc.compiler.report.html import page
 from xpc.compiler.report.show import as_json, as_text, markdown
 
 FORMATS: dict[str, Callable[[Sequence[Entry]], str]] = {"text": as_text, "markdown": markdown, "json": as_json}
@@ -38,9 +40,6 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     folders = list(dict.fromkeys(options.folders))
     found = entries(folders, options.bundle)
     if options.html is not None:
-        from xpc.compiler.files.atomic import write_text
-        from xpc.compiler.report.html import page
-
         write_text(options.html, page(found))
         if options.format is None:
             return f"wrote {options.html}\n", 0

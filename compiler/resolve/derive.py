@@ -4,6 +4,8 @@ derive_batch.py.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from xpc.compiler import registry
 from xpc.compiler.language.items import DEFAULT
 from xpc.compiler.language.kinds import EPOCH, Amount
@@ -21,8 +23,6 @@ from xpc.compiler.spec.values import Origin, Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from xpc.compiler.plan.choice import Choice
 
     Choose = Callable[[dict[Path, Value], list[Path]], Choice | None]

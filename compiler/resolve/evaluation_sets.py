@@ -15,6 +15,7 @@ from xpc.compiler.resolve.sources import Reading, find_source, roles_of
 from xpc.compiler.resolve.training_data import report_no_source
 from xpc.compiler.spec.resources import DataSource, EvalSet
 from xpc.compiler.spec.values import Value, text_of
+from xpc.compiler.suggest.legal import answer
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.record import evolve, mutable
 from xpc.grammar.tree import List, Ref, String
@@ -87,8 +88,6 @@ class Sets:
         item = block.items.get(path)
         value = None if item is None else convert(BY_PATH[path], item)
         if isinstance(value, InvalidValue):
-            from xpc.compiler.suggest.legal import answer  # imported only here, because only a wrong spec needs it
-
             self.problems.append(answer(value))
             return None
         return value

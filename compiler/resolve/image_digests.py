@@ -19,6 +19,7 @@ from hashlib import sha256
 
 from xpc.compiler.data.image_paths import image_folder, image_paths
 from xpc.compiler.data.shapes import IMAGE_PAIRS, IMAGES
+from xpc.compiler.files import private_folder
 from xpc.compiler.files.file_digests import SHOWN, show_count, size_and_digest
 from xpc.compiler.files.file_memory import SETTLED, FileMemory
 from xpc.compiler.files.workspace import Workspace, bundle_name
@@ -167,13 +168,9 @@ def _entry(name: str, stamp: str) -> str:
 
 
 def _remembered(memory: FileMemory, name: str, stamp: str) -> object:
-    from xpc.compiler.files.private_folder import read
-
-    entry = read(memory.folder, _entry(name, stamp))
+    entry = private_folder.read(memory.folder, _entry(name, stamp))
     return None if entry is None else entry.get("images")
 
 
 def _remember(memory: FileMemory, name: str, stamp: str, digest: str) -> None:
-    from xpc.compiler.files.private_folder import write
-
-    write(memory.folder, _entry(name, stamp), json.dumps({"images": digest}))
+    private_folder.write(memory.folder, _entry(name, stamp), json.dumps({"images": digest}))

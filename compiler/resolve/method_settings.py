@@ -6,6 +6,7 @@ Imported only for a spec with a method, a method's setting, or an adapter.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -280,7 +281,6 @@ def _defined(data: bytes) -> dict[str, str | None] | str:
     kind is unknown. The file is parsed and never executed. If it cannot be parsed, the reason is returned instead.
     """
     import ast
-    import warnings
 
     try:
         with warnings.catch_warnings():

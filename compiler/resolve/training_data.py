@@ -4,6 +4,8 @@ block that lists the sources.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from xpc.compiler import registry
 from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.language.codes import Problems
@@ -17,10 +19,6 @@ from xpc.grammar.checks import WORDS
 from xpc.grammar.diagnostic import Diagnostic, Label
 from xpc.grammar.record import evolve
 from xpc.grammar.tree import Ref, String
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 
 def find_data(

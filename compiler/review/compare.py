@@ -39,14 +39,15 @@ from xpc.compiler.review.operands import Run
 from xpc.compiler.review.resuming import resumes
 from xpc.compiler.review.sources import UNSET, source_changes
 from xpc.compiler.review.tables import FACTS, is_table, tables
+from xpc.compiler.rules.core.advisory_table import fixed_advisories
 from xpc.compiler.spec import Spec
 from xpc.compiler.spec.values import Value
+from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.record import evolve, record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xpc.compiler.review.differences.change import Scalar
-    from xpc.grammar.diagnostic import Diagnostic
 
 SAME, CODE, DIFFERS = VERDICTS = ("same run", "same settings, other code or packages", "differs")
 """The possible verdicts of a comparison, the mildest first."""
@@ -178,8 +179,6 @@ def _fixes(one: Spec, other: Spec) -> tuple[str, ...]:
     """The known bugs of the old stack's libraries that the new stack does not have."""
     if one.stack is other.stack:
         return ()
-    # imported only here, because it is needed only if the stack changes
-    from xpc.compiler.rules.core.advisory_table import fixed_advisories
 
     return tuple(
         f"{each.effect} ({', '.join(each.threads)})" for each in fixed_advisories(other, one.stack, other.stack)

@@ -12,8 +12,10 @@ from xpc.compiler.render import render
 from xpc.compiler.render.argument_parser import ArgumentParser
 from xpc.compiler.render.output import show_rendered
 from xpc.compiler.render.visible import visible
+from xpc.compiler.review import source_file
 from xpc.compiler.review.changes import Comparison, compare_operands
 from xpc.compiler.review.compare import CODE, DIFFERS, SAME
+from xpc.compiler.review.differences.templates import template_changes
 from xpc.compiler.review.operands import DoesNotCompile, Operand, open_operand
 from xpc.compiler.review.show import FORMATS, broken_as_json
 from xpc.grammar.record import evolve
@@ -47,8 +49,6 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """Return the printed text and the exit status. Raises UsageError."""
-    from xpc.compiler.review import source_file
-
     if source_file.is_source(options.before):
         return _source(options)
     with open_operand(options.before) as one, open_operand(options.after) as other:
@@ -74,8 +74,6 @@ def _with_templates(found: Comparison, before: Operand, after: Operand) -> Compa
     """Add a sample row to the comparison, rendered with the old and with the new chat template. Only `xpc diff` renders
     templates.
     """
-    from xpc.compiler.review.differences.templates import template_changes
-
     if before.sweep != after.sweep:
         return found
     runs = [{run.name: run for run in operand.runs} for operand in (before, after)]
@@ -93,8 +91,6 @@ def _source(options: argparse.Namespace) -> tuple[str, int]:
     """Show another tool's file, such as an Axolotl YAML, next to the spec that is imported from it. Raises
     UsageError.
     """
-    from xpc.compiler.review import source_file
-
     if options.format != "text" or options.price is not None:
         raise UsageError(f"{options.before} is not a spec, and is compared as text, without --format and --price")
     with open_operand(options.after) as other:

@@ -16,7 +16,9 @@ from xpc.compiler.files import bundled
 from xpc.compiler.files.bundle_digests import BundleTree, bundle_tree, files_at_top, read_regular
 from xpc.compiler.files.digest import shared_digest
 from xpc.compiler.files.inputs import UsageError, located, read_spec
-from xpc.compiler.files.workspace import read_toml
+from xpc.compiler.files.workspace import Workspace, read_toml
+from xpc.compiler.lower import emitted
+from xpc.compiler.lower.sweep import named, starters, value
 from xpc.compiler.pipeline import Checked, check_text
 from xpc.compiler.resolve.image_digests import pictured, with_images, with_listed
 from xpc.compiler.resolve.weights import model_paths
@@ -28,7 +30,6 @@ from xpc.grammar.record import evolve, record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from xpc.compiler.files.workspace import Workspace
     from xpc.compiler.resolve.image_digests import Known
 
 MANIFEST = 64 * 2**20
@@ -82,9 +83,6 @@ class Run:
     @cached_property
     def emitted(self) -> Mapping[str, bytes]:
         """The files that compiling the spec would write, except the manifest."""
-        from xpc.compiler.lower import emitted
-        from xpc.compiler.lower.sweep import named
-
         return emitted(named(self.spec, self.name) if self.name else self.spec)
 
     @cached_property
@@ -160,8 +158,6 @@ class Operand:
 
     @cached_property
     def _starter_files(self) -> Mapping[str, bytes]:
-        from xpc.compiler.lower.sweep import starters
-
         specs = [one.spec for one in self.runs]
         return starters(specs, specs[0].name, {one.name: one.digests[LIST] for one in self.runs})
 
@@ -310,7 +306,6 @@ def _members(folder: str) -> Operand:
 def _axes(checked: Checked) -> tuple[tuple[str, tuple[str, ...]], ...]:
     if not checked.members:
         return ()
-    from xpc.compiler.lower.sweep import value
 
     return _grouped([(path, value(one, path)) for one in checked.members for path, _ in one.settings])
 

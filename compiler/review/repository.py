@@ -8,9 +8,17 @@ passes its path to git.
 
 from __future__ import annotations
 
+import hashlib
 import os
+import shutil
+import subprocess
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from tempfile import TemporaryFile
+from threading import Event, Timer
 
+from xpc.compiler.files.file_digests import file_digest
+from xpc.compiler.files.folder_contents import read
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.review.commit_paths import LONGEST_PATH, below
 from xpc.grammar.record import field, mutable, record
@@ -70,8 +78,6 @@ class Repository:
         The subcommand must be one that starts no other program (no filter, no textconv, no external diff), such as
         `cat-file`.
         """
-        import shutil  # imported only here, because most commands need no commits
-
         folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
         # a relative entry of PATH is skipped: `.` may be a folder of the pull request
         path = os.pathsep.join(one for one in folders if os.path.isabs(one))
@@ -98,10 +104,6 @@ class Repository:
         """The hash that git would give to a file with its current contents in the working tree. `length` is the number
         of hexadecimal digits. "" if the file cannot be read.
         """
-        import hashlib
-
-        from xpc.compiler.files.folder_contents import read
-
         try:
             data = read(os.path.join(self.top, path))
         except (OSError, ValueError):
@@ -147,11 +149,6 @@ def _answer(command: list[str], given: bytes, most: int, folder: str, environmen
     """Run a program. Returns the first `most` + 1 bytes of its output, and its exit status. If the output is longer,
     the program is killed. Raises UsageError if the program cannot be started, or takes longer than SECONDS.
     """
-    import subprocess
-    from contextlib import ExitStack
-    from tempfile import TemporaryFile
-    from threading import Event, Timer
-
     parts, left, late = list[bytes](), most + 1, Event()
     with ExitStack() as opened:
         source = subprocess.DEVNULL
@@ -316,8 +313,6 @@ def stored_file(repository: Repository, path: str, digest: str, size: int) -> st
     """Find the file for which a Git LFS pointer stands, and return its path: the file in the working tree if its digest
     is the pointer's digest, otherwise the copy in LFS's cache. None if neither file exists.
     """
-    from xpc.compiler.files.file_digests import file_digest
-
     shared = os.path.join(repository.folder, "commondir")
     folder = repository.folder
     if os.path.isfile(shared):

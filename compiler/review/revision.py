@@ -12,6 +12,7 @@ import shutil
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from tempfile import TemporaryDirectory
 
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.files.lfs import pointer
@@ -166,8 +167,6 @@ def snapshot(commit: Commit) -> Iterator[Callable[[str], tuple[bytes, str, Works
 
     All these specs share one temporary folder. The function raises UsageError if the commit does not have the spec.
     """
-    from tempfile import TemporaryDirectory
-
     with TemporaryDirectory(prefix="xpc-") as mirror:
         mirror = os.path.realpath(mirror)
         paths: dict[str, str] = {}

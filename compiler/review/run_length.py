@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from xpc.compiler.data.row_counts import trained
 from xpc.compiler.language.kinds import Amount
+from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.lower.optimizer import warmup_of
 from xpc.compiler.review.differences.change import Change, short
 from xpc.compiler.review.meaning import plain
@@ -155,8 +156,6 @@ def _short(path: str) -> str:
     """The name of a setting without its clause: `lr` for `optimizer.lr`. For a setting with more than two parts, the
     complete path.
     """
-    from xpc.compiler.language.schema import BY_PATH
-
     name = path.rpartition(".")[2]
     row = BY_PATH.get(path)
     return name if row is not None and not row.inner and "." in path else path

@@ -17,6 +17,8 @@ from xpc.compiler.files.bundled import MANIFEST, SPEC
 from xpc.compiler.files.inputs import MAX_SPEC, UsageError
 from xpc.compiler.review.commit_paths import LONGEST_PATH, followed
 from xpc.compiler.review.repository import LINK, Commit, Repository
+from xpc.grammar.parse import parse
+from xpc.grammar.read import decode
 from xpc.grammar.record import mutable, record
 
 DEEP = 8
@@ -176,8 +178,6 @@ def _parsed(data: bytes | None, name: str) -> _File:
         return _File(False, None, True)
     if b"train" not in data and b"extends" not in data and b"\0" not in data:
         return _File(False, None, False)
-    from xpc.grammar.parse import parse
-    from xpc.grammar.read import decode
 
     source, wrong = decode(data, os.path.basename(name))
     file, problems = parse(source)

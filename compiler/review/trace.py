@@ -8,6 +8,7 @@ So a key that depends on the setting only through a derived setting is not found
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 
 from xpc.compiler.language.kinds import Amount, Weighted
@@ -109,6 +110,4 @@ def _others(path: str, value: object) -> Iterator[object]:
 
 def shown(value: object) -> str:
     """A value as JSON."""
-    import json
-
     return "unset" if value is None else json.dumps(value)

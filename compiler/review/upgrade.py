@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Iterator, Sequence
 
 from xpc.compiler import stacks
 from xpc.compiler.files.atomic import write_text
 from xpc.compiler.files.inputs import UsageError, located, read_spec
+from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.language.schema import ADAPTERS, BY_PATH, owner_of
 from xpc.compiler.language.typed import plain, show
 from xpc.compiler.lower.arguments import arguments as stated
@@ -28,10 +30,6 @@ from xpc.compiler.rules.core.advisory_table import fixed_advisories
 from xpc.compiler.spec.checked import CheckedSpec
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, applied
 from xpc.grammar.record import mutable, record
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.files.workspace import Workspace
 
 ARGUMENTS = "trainer_args.json arguments."
 EPILOG = (
@@ -190,8 +188,6 @@ def _moved(spec: CheckedSpec, target: str) -> str:
 
 
 def _write(path: str, text: str, name: str) -> str:
-    import os
-
     if path == "-":
         raise UsageError("--write needs a file, not standard input")
     out, problems = formatted(text.encode("utf-8", "surrogateescape"), name, os.path.dirname(path))

@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from xpc.compiler import __version__
 from xpc.compiler.files import bundled
 from xpc.compiler.files.bundle import MANIFESTS, why_foreign
+from xpc.compiler.files.file_memory import user_memory
 from xpc.compiler.files.folder_contents import Tree, tree
 from xpc.compiler.files.inputs import UsageError, read_spec
+from xpc.compiler.pipeline import compile_text
 from xpc.compiler.render.argument_parser import ArgumentParser
 from xpc.compiler.render.visible import LONGEST, visible
 from xpc.compiler.resolve.image_digests import without_digests
@@ -154,9 +156,6 @@ def _stale(folder: str, found: Tree, table: Table, options: argparse.Namespace) 
     """Compile the spec `options.spec`. Returns a pair: lines about the first difference between the bundle and the
     compiled files ("" if there is no difference), and the runs of the spec.
     """
-    from xpc.compiler.files.file_memory import user_memory
-    from xpc.compiler.pipeline import compile_text
-
     data, name, workspace = read_spec(options.spec)
     workspace.memory, workspace.allow_oom = user_memory(), bool(table["bundle"].get("allow_oom"))
     workspace.trusts_memory = options.quick
@@ -218,8 +217,6 @@ def _own_drifts(
     """Compile the spec.xp of a bundle, or of each member of a sweep. Returns the checked specs, and a sentence for each
     file that differs from what was compiled.
     """
-    from xpc.compiler.files.file_memory import user_memory
-
     memory = user_memory()
     expected: dict[str, bytes] = {}
     broken: list[str] = []

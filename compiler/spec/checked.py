@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xpc.compiler.spec import Spec
-from xpc.grammar.diagnostic import ERROR
+from xpc.grammar.diagnostic import ERROR, Diagnostic, Silenced
 from xpc.grammar.record import fields, record
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.grammar.diagnostic import Diagnostic, Silenced
 
 ABOUT_THE_TEXT = ("XP125", "XP901", "XP902")
 """Codes of findings that are about a spec's text and not about its run, such as a missing edition line, or a comment

@@ -13,7 +13,7 @@ from xpc.compiler.suggest.meaning import Meaning, meaning
 from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, own_reason
 from xpc.compiler.suggest.typed_form import intended_value, typed, written
 from xpc.grammar.diagnostic import Diagnostic, Edit
-from xpc.grammar.nearest import nearest
+from xpc.grammar.nearest import letters, nearest
 from xpc.grammar.record import evolve
 from xpc.grammar.source import Span
 
@@ -99,7 +99,6 @@ def _argument_of_trl(name: str) -> str | None:
     `dynamo_backend`.
     """
     from xpc.compiler.suggest.extra_form import aliases
-    from xpc.grammar.nearest import letters
 
     return aliases().get(letters(name))
 

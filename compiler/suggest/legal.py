@@ -13,9 +13,19 @@ from xpc.compiler.language.convert import convert
 from xpc.compiler.language.items import Item
 from xpc.compiler.language.schema import BY_PATH, Setting, bare_choices
 from xpc.compiler.language.values import InvalidValue
-from xpc.compiler.suggest.converted_values import COUNTED, SHARED, SWITCHES, bounds, converted, expected, unit_of
+from xpc.compiler.suggest.converted_values import (
+    COUNTED,
+    SHARED,
+    SWITCHES,
+    bounds,
+    converted,
+    expected,
+    methods_with,
+    unit_of,
+)
 from xpc.compiler.suggest.converted_values import legal as in_words
 from xpc.compiler.suggest.joined_values import call_of_python, following
+from xpc.compiler.suggest.known_names import known_choice
 from xpc.compiler.suggest.no_equivalent import advice, no_such_choice
 from xpc.compiler.suggest.numbers import PRODUCT, computed, fraction
 from xpc.compiler.suggest.tables import examples
@@ -217,15 +227,11 @@ def _of_another_setting(row: Setting, name: str) -> str:
     advised = advice(f"{row.name} {name}", "")
     if advised is not None:
         return advised
-    if row.path == "method":
-        from xpc.compiler.suggest.converted_values import methods_with
-
-        if owners := methods_with(name.lower().replace("-", "_")):
-            forms = " or ".join(f"`method {one}(loss={name.lower().replace('-', '_')})`" for one in owners)
-            return f"write {forms}: `{name}` is a loss, not a method"
+    if row.path == "method" and (owners := methods_with(name.lower().replace("-", "_"))):
+        forms = " or ".join(f"`method {one}(loss={name.lower().replace('-', '_')})`" for one in owners)
+        return f"write {forms}: `{name}` is a loss, not a method"
     if why := no_such_choice(row.name, name):
         return f"{why}write one of {', '.join(row.choices)}"
-    from xpc.compiler.suggest.known_names import known_choice
 
     if known_choice(row, name) is not None:
         return ""
@@ -292,8 +298,6 @@ def _from_number(row: Setting, typed: str) -> str | None:
     if row.kind.name == "flag":
         return {"0": "false", "1": "true"}.get(typed)
     if row.kind.name == "choice":
-        from xpc.compiler.suggest.known_names import known_choice
-
         return known_choice(row, typed)
     sign = LOST_SIGN.fullmatch(typed)
     if sign is None or row.kind.name != "real" or row.low is None or row.high is None:
@@ -305,8 +309,6 @@ def _from_number(row: Setting, typed: str) -> str | None:
 def _file(row: Setting, node: Value, typed: str) -> str | None:
     """Write a file as a call: `"x.jinja"` and `fil("x.jinja")` become `file("x.jinja")`. None for any other value."""
     if isinstance(node, String):
-        from xpc.compiler.suggest.known_names import known_choice
-
         # the text may name a built-in template, as `"llama-3"` does for `llama3`
         return known_choice(row, node.value) or f"file({typed})"
     kind = row.kind.name

@@ -11,6 +11,7 @@ from operator import ne
 
 from xpc.compiler.language import schema
 from xpc.compiler.language.kinds import FLAG
+from xpc.compiler.suggest import no_equivalent as without
 from xpc.compiler.suggest.known_names import index, known, known_choice, spellings, vocabulary
 from xpc.compiler.suggest.likeness import (
     LETTERS,
@@ -25,7 +26,7 @@ from xpc.compiler.suggest.likeness import (
     weight,
     words,
 )
-from xpc.compiler.suggest.no_equivalent import advice, loose_reason, own_reason
+from xpc.compiler.suggest.no_equivalent import advice, families, loose_reason, own_reason
 from xpc.compiler.suggest.tables import switch_words, synonyms
 from xpc.grammar.nearest import another_number
 from xpc.grammar.nearest import letters as letters
@@ -275,8 +276,6 @@ def _with_a_known_word(name: str) -> list[str]:
 @cache
 def _words() -> frozenset[str]:
     """Every word that occurs in a known name, in a synonym of a known name, or in a name without an equivalent."""
-    from xpc.compiler.suggest.no_equivalent import families
-
     names = (*_by_letters().values(), *families())
     return frozenset(word for name in names for word in parts(name)) | synonyms().keys()
 
@@ -296,7 +295,6 @@ def _by_letters() -> dict[str, str]:
     equivalent.
     """
     from xpc.compiler.suggest import extra_form as passing
-    from xpc.compiler.suggest import no_equivalent as without
 
     out = dict(without.listed())
     for one in known():
@@ -317,7 +315,6 @@ def _by_length() -> dict[int, list[str]]:
 @cache
 def _other_names() -> tuple[tuple[str, KnownName], ...]:
     from xpc.compiler.suggest import extra_form as passing
-    from xpc.compiler.suggest import no_equivalent as without
 
     found = (
         *((one, letters(one)) for one in (*passing.names(), *(one for one in passing.aliases() if len(one) > 15))),

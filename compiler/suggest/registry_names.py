@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from xpc.compiler import registry
 from xpc.compiler.language.codes import report
+from xpc.compiler.language.kinds import FLAG
 from xpc.compiler.suggest.likeness import letter_likeness
 from xpc.grammar.diagnostic import ERROR, WARNING, Diagnostic, Edit, Label
 from xpc.grammar.nearest import letters, nearest
@@ -355,7 +356,6 @@ def _data_setting(node: Ref, label: Label) -> Diagnostic | None:
     """The finding for a line that looks like a data source, but is another tool's name for a setting of `data`, such as
     `deduplicate`. None for any other line.
     """
-    from xpc.compiler.language.kinds import FLAG
     from xpc.compiler.language.schema import BY_PATH
     from xpc.compiler.suggest.meaning import meaning
     from xpc.compiler.suggest.no_equivalent import advice, own_reason

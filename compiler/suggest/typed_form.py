@@ -10,7 +10,7 @@ from xpc.compiler.language.items import Item
 from xpc.compiler.language.kinds import BLOCK, FLAG
 from xpc.compiler.language.schema import Setting
 from xpc.compiler.language.values import InvalidValue
-from xpc.compiler.suggest.converted_values import YES
+from xpc.compiler.suggest.converted_values import YES, converted
 from xpc.compiler.suggest.known_names import NEVER_LEGAL, known_choice
 from xpc.compiler.suggest.legal import AUTO, ONE, answer, example
 from xpc.compiler.suggest.likeness import one_mistake, parts
@@ -86,8 +86,6 @@ def intended_value(row: Setting, unknown: UnknownName) -> str | None:
     """The value that the user probably intends for a setting, in xpc's notation: `2048` for `seq = [2048]`. None if the
     user wrote no value, or if the setting cannot have the value.
     """
-    from xpc.compiler.suggest.converted_values import converted
-
     node, text = unknown.node, (unknown.typed or "").strip('"')
     if node is None or row.kind is BLOCK:
         return None

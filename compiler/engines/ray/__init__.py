@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from xpc.compiler.engines.engine import MEMBERS, Engine, quoted
+from xpc.compiler.engines.restarts import grace, requeues, retries
 from xpc.compiler.spec import Spec
 from xpc.grammar.package_data import read_text
 
@@ -55,8 +56,6 @@ def numbers(spec: Spec) -> dict[str, object]:
     """The contents of `ray.json`: the resources that `ray_job.py` requests from Ray, and how often it restarts a failed
     run.
     """
-    from xpc.compiler.engines.restarts import grace, requeues, retries
-
     again, hardware = requeues(spec), spec.hardware
     return {
         "nodes": hardware.nodes,

@@ -7,8 +7,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from xpc.compiler.engines.engine import MEMBERS, Engine, quoted
+from xpc.compiler.engines.restarts import grace, requeues
+from xpc.compiler.language.codes import report
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import Diagnostic, Label
+from xpc.grammar.record import evolve
 
 JOB = "job.sbatch"
 RUNS = "runs.sha256"
@@ -53,7 +56,6 @@ class Slurm(Engine):
         much time to stop as the slowest member needs.
         """
         from xpc.compiler.engines.pin import pin
-        from xpc.compiler.engines.restarts import grace
         from xpc.compiler.engines.slurm.job import script
 
         runs = "".join(f"{one}  {MEMBERS}/{member}/run.sha256\n" for member, one in pins.items())
@@ -77,10 +79,6 @@ class Slurm(Engine):
         """Errors of a sweep that cannot be one array job, because its members need different machines, or because it
         has more members than an array may have elements.
         """
-        from xpc.compiler.engines.restarts import requeues
-        from xpc.compiler.language.codes import report
-        from xpc.grammar.record import evolve
-
         shapes = {(one.hardware.nodes, one.text("hardware"), one.asks_server, requeues(one)) for one in members}
         if len(shapes) > 1:
             yield report(

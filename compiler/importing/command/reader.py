@@ -12,6 +12,7 @@ from xpc.compiler.importing.command.search import chosen, training_commands
 from xpc.compiler.importing.draft import Draft, SettingText
 from xpc.compiler.importing.llamafactory import command as llamafactory_command
 from xpc.compiler.importing.overrides import Machines, Overrides, native
+from xpc.compiler.importing.python.interpreter.parsed_classes import argument_names
 from xpc.compiler.importing.script_keys import script_keys
 from xpc.compiler.importing.source_file import SourceFile
 from xpc.compiler.importing.text import table
@@ -294,8 +295,6 @@ def _abbreviated(entries: Mapping[str, Entry], script_text: str) -> dict[str, st
     names: `--learning_r` stands for `--learning_rate`, because no other name begins like this. A name that the script
     itself declares is not an abbreviation.
     """
-    from xpc.compiler.importing.python.interpreter.parsed_classes import argument_names
-
     names = argument_names()
     declared = {key for key, one in script_keys(script_text, "") if one.declared}
     out: dict[str, str] = {}

@@ -13,7 +13,7 @@ from xpc.compiler.importing import families, local_model, reward_file, streams
 from xpc.compiler.importing.accelerate import config as sharding
 from xpc.compiler.importing.accelerate import deepspeed as zeros
 from xpc.compiler.importing.accelerate.fsdp import trainer_fsdp
-from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.draft import Draft, Source
 from xpc.compiler.importing.overrides import Machines, Overrides, load, machines, native, number
 from xpc.compiler.importing.text.entries import Entries, Entry, Lookups, as_json, boolean, shown, text, words
 from xpc.compiler.importing.text.values import KEYS, RENAMES
@@ -121,8 +121,6 @@ def given(draft: Draft, overrides: Overrides) -> None:
     if overrides.prompt is not None:
         draft.put("data.prompt", overrides.prompt, None, "`--prompt` names it")
     if overrides.data is not None:
-        from xpc.compiler.importing.draft import Source
-
         draft.sources.append(Source(overrides.data))
 
 

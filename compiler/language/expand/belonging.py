@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from xpc.compiler.language import schema
+from xpc.compiler.language.expand.clauses import Clauses, Operand
 from xpc.compiler.language.kinds import BLOCK, FLAG
 from xpc.grammar.tree import Call, List, Ref, Setting
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.language.expand.clauses import Clauses, Operand
 
 
 def belongs_to(clauses: Clauses, name: str, node: Operand) -> bool:

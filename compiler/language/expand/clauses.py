@@ -7,6 +7,8 @@ setting, the syntax node of its value (None for a flag without a value), and its
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from xpc.compiler import registry
 from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import GetAdvisor, UnknownName
@@ -19,8 +21,6 @@ from xpc.grammar.tree import Call, Clause, Count, File, List, Name, Number, Ref,
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     BlockReader = Callable[["Clauses", Name, list["Operand | Clause"]], None]
 
 Operand = Setting | Value

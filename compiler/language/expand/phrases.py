@@ -9,13 +9,10 @@ from xpc.compiler import registry
 from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import UnknownName
 from xpc.compiler.language.expand.belonging import belongs_to, needs_value
+from xpc.compiler.language.expand.clauses import Clauses, Operand
 from xpc.compiler.language.kinds import FLAG
 from xpc.grammar.source import Span
 from xpc.grammar.tree import Name, Number, Ref, String
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.language.expand.clauses import Clauses, Operand
 
 MOST = 4
 """One setting may be written in at most this many words."""

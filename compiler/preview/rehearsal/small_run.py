@@ -12,6 +12,7 @@ import tempfile
 from xpc.compiler.files.file_memory import user_memory
 from xpc.compiler.files.inputs import UsageError, read_spec
 from xpc.compiler.files.workspace import Workspace
+from xpc.compiler.language.schema import ADAPTERS, BY_PATH
 from xpc.compiler.pipeline import check_text, compile_text
 from xpc.compiler.preview.process import chosen_run, progress
 from xpc.compiler.preview.rehearsal import show
@@ -204,8 +205,6 @@ def _compiled_twin(twin: Twin, folder: str) -> tuple[Twin, dict[str, bytes], Che
 
 def _path_at(text: str, offset: int) -> str | None:
     """The path of the setting at an offset in the text of a spec. None if there is no setting at this offset."""
-    from xpc.compiler.language.schema import ADAPTERS, BY_PATH
-
     begin = text.rfind("\n", 0, offset) + 1
     end = text.find("\n", offset)
     line = text[begin : end if end >= 0 else len(text)]

@@ -1,6 +1,7 @@
 """Report the progress while many rows are prepared, and collect what the runtime prints about these rows."""
 
 import io
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from typing import Any
@@ -34,8 +35,6 @@ def collected(messages: list[str]) -> Iterator[None]:
 @contextmanager
 def progress(say: Say) -> Iterator[None]:
     """A context in which `Dataset.map` reports its progress."""
-    import time
-
     import datasets
 
     real = datasets.Dataset.map

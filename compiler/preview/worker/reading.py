@@ -2,6 +2,8 @@
 off.
 """
 
+import importlib
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -69,9 +71,6 @@ class Capture:
         `Dataset.map` gets or returns. For a mixture of shapes (formats of rows), it is the first dataset that has the
         rows of all shapes.
         """
-        import importlib
-        import sys
-
         # bundles without a mixture of shapes lack this module
         part = getattr(sys.modules.get("trainer.library_internals.trl_preparation"), "PART", None)
 

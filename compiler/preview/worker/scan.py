@@ -12,7 +12,7 @@ from typing import Any
 from . import stored
 from .prepare import unchecked
 from .printed import Say, collected, progress
-from .reading import IGNORED, PROMPTS, Capture
+from .reading import ANSWERS, IGNORED, PROMPTS, Capture
 from .session import Session
 
 ROW = "xpc_row"
@@ -352,8 +352,6 @@ class _Places:
 
 
 def _answer_columns(names: Sequence[str]) -> Iterator[str]:
-    from .reading import ANSWERS
-
     for _, columns in ANSWERS:
         yield from (one for one in columns if one in names)
 

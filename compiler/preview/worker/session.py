@@ -8,6 +8,7 @@ process, and the trainer calls no reward functions.
 import importlib
 import os
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from runpy import run_path
@@ -179,8 +180,6 @@ def _without_warnings() -> Any:
     """A context in which the libraries print no warnings. Their warnings would be about the tiny model and the missing
     GPU.
     """
-    import warnings
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

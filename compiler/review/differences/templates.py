@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from difflib import unified_diff
+from importlib.util import find_spec
 
 from xpc.compiler.data.reader import read
 from xpc.compiler.data.rows import columns, readable
@@ -86,8 +88,6 @@ def rendered(template: str, row: Mapping[str, Any], eos: str | None) -> tuple[st
     """Render a row with a template. Returns two values: the text and "", or, if the row cannot be rendered, None and
     the reason.
     """
-    from importlib.util import find_spec
-
     if find_spec("jinja2") is None:
         return None, "jinja2 is not installed here"
     if not hasattr(os, "fork"):
@@ -123,7 +123,6 @@ def _limited(work: Callable[[], str]) -> bytes | None:
     a limit or fails.
     """
     import signal
-    import time
     from select import select
 
     reader, writer = os.pipe()

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 
 from xpc.compiler.data.image_paths import image_folder, image_paths
+from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import check_text
 from xpc.compiler.resolve.image_digests import pictured
 from xpc.compiler.resolve.weights import local_models
@@ -14,10 +15,6 @@ from xpc.compiler.review.operands import open_operand
 from xpc.compiler.review.repository import Repository
 from xpc.compiler.review.spec_finder import Specs, parents
 from xpc.compiler.spec import Spec
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.files.workspace import Workspace
 
 
 def affected(repository: Repository, was: Specs, now: Specs, changed: set[str]) -> list[str]:

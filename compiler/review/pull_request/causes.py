@@ -17,11 +17,8 @@ from xpc.compiler.review.differences.packages import installs, package_changes
 from xpc.compiler.review.operands import Operand, Run
 from xpc.compiler.review.sources import described
 from xpc.compiler.spec import Spec
+from xpc.grammar.diagnostic import Label
 from xpc.grammar.record import record
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.grammar.diagnostic import Label
 
 
 @record

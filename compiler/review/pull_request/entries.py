@@ -8,13 +8,15 @@ import glob
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from xpc.compiler.files.inputs import MAX_SPEC, UsageError
+from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.render import render
 from xpc.compiler.review.changes import compare_operands
 from xpc.compiler.review.consequences import IS, Forecast, follows
 from xpc.compiler.review.differences.allowed import first_line
+from xpc.compiler.review.differences.change import Change
 from xpc.compiler.review.operands import Operand, UncheckedOperand, open_operand
 from xpc.compiler.review.pull_request.affected import affected
 from xpc.compiler.review.pull_request.alerts import Alerts, alerts, warning_line
@@ -30,11 +32,6 @@ from xpc.grammar.record import evolve, record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from xpc.compiler.files.workspace import Workspace
-    from xpc.compiler.review.differences.change import Change
-
     Opened = Callable[[str], tuple[bytes, str, Workspace]]
     Prices = Mapping[str, float]
 

@@ -20,9 +20,12 @@ from typing import Any
 
 from xpc.compiler.files import bundled, lfs
 from xpc.compiler.files.bundle import MANIFESTS
+from xpc.compiler.files.file_memory import user_memory
 from xpc.compiler.files.folder_contents import walk
 from xpc.compiler.files.inputs import UsageError, read_spec
 from xpc.compiler.files.workspace import read_toml
+from xpc.compiler.locking.state import refusals
+from xpc.compiler.pipeline import check_text, compile_text
 from xpc.compiler.render.visible import visible
 from xpc.compiler.review import repository
 from xpc.compiler.review.finished_run import DECISIVE, SUMMARY, bundle_digest, read_json
@@ -178,8 +181,6 @@ def spec_lines(path: str, quick: bool, compiles: bool = True) -> Iterator[Line]:
 
 def _spec(path: str, quick: bool) -> Iterator[Line]:
     """Lines on whether a spec compiles, and whether its lock is current."""
-    from xpc.compiler.pipeline import check_text
-
     data, name, workspace = read_spec(path)
     workspace.allow_oom = True  # a run that does not fit in its GPUs also counts as compiling
     checked = check_text(data, name, workspace)
@@ -198,10 +199,6 @@ def _lock(path: str, quick: bool) -> Iterator[Line]:
     """A line that says whether the lock of the spec `path` is current. No line if the spec does not compile, because
     `spec_lines` reports this in another line.
     """
-    from xpc.compiler.files.file_memory import user_memory
-    from xpc.compiler.locking.state import refusals
-    from xpc.compiler.pipeline import compile_text
-
     data, name, workspace = read_spec(path)
     workspace.allow_oom, workspace.memory, workspace.trusts_memory = True, user_memory(), quick
     files, checked = compile_text(data, name, workspace)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.files import bundled
+from xpc.compiler.files.digest import digest
 from xpc.compiler.files.folder_contents import read_inside
 from xpc.compiler.resolve.image_digests import list_name, pictured
 from xpc.compiler.review.differences.images import described, entries
@@ -38,6 +39,4 @@ def image_drifts(folder: str, spec: CheckedSpec) -> Iterator[str]:
 
 def _is_listed(folder: str, name: str, data: bytes) -> bool:
     """Whether a file of the bundle still has the digest that the manifest states."""
-    from xpc.compiler.files.digest import digest
-
     return (bundled.manifest(folder) or {}).get("files", {}).get(name) == digest(data)

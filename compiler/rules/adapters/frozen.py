@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import re
+import warnings
 from collections.abc import Iterator
 
 from xpc.compiler.language.setting import IntegerPath, NamesPath
 from xpc.compiler.registry.family_modules import family_modules
+from xpc.compiler.registry.linear_layers import HEADS
+from xpc.compiler.rules.adapters.module_names import absent, named_parts
 from xpc.compiler.rules.core.conditions import enabled
+from xpc.compiler.rules.core.modules import all_layer_modules, heads, layer_modules, outer_modules_and_head
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 
@@ -105,10 +111,6 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
 
     Source: the runtime's `frozen_weights.py`; transformers 5.23 and 4.52 `modeling_*.py`, every family built.
     """
-    from xpc.compiler.registry.linear_layers import HEADS
-    from xpc.compiler.rules.adapters.module_names import absent
-    from xpc.compiler.rules.core.modules import all_layer_modules, layer_modules, outer_modules_and_head
-
     family, known = spec.model.model_type or "", spec.model.facts
     inner = spec.names("freeze.layer_modules") if family in family_modules() else ()
     reported = absent(spec, inner)  # the rule XP466 already reports names that the model lacks
@@ -146,8 +148,6 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
 
 def _in_no_part(spec: Spec, family: str) -> Iterator[Finding]:
     """Report names that no module of the model has. The family is in modules.json, for example a mixture of experts."""
-    from xpc.compiler.rules.adapters.module_names import named_parts
-
     inside, outside = named_parts(spec)
     places: tuple[tuple[NamesPath, tuple[str, ...], str], ...] = (
         ("freeze.layer_modules", inside, "in"), ("freeze.except_modules", outside, "outside of"),
@@ -165,11 +165,6 @@ def _in_no_part(spec: Spec, family: str) -> Iterator[Finding]:
 
 def _patterns_of_no_weight(spec: Spec, family: str) -> Iterator[Finding]:
     """Report a pattern if no parameter's name begins with it: `layers.27` instead of `model.layers.27`."""
-    import json
-    import re
-
-    from xpc.compiler.rules.core.modules import heads
-
     if family not in family_modules() or spec.method.scores:
         return
     outermost = family_modules()[family].containers[0]
@@ -197,9 +192,6 @@ def _patterns_of_no_weight(spec: Spec, family: str) -> Iterator[Finding]:
 
 def _unreadable(pattern: str) -> str:
     """The reason why `pattern` is not a regular expression for names of parameters, or ""."""
-    import re
-    import warnings
-
     try:
         with warnings.catch_warnings():
             # ignore Python's warning that a later version of Python will interpret the pattern differently

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Sequence
+
 from xpc.compiler.registry.chat_templates import native, new_tokens, text
 from xpc.compiler.spec import Spec
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def unknown_tokens(spec: Spec, template: str) -> tuple[str, ...]:
@@ -20,9 +20,6 @@ def unknown_tokens(spec: Spec, template: str) -> tuple[str, ...]:
     if known is None:
         found = new_tokens(template, spec.model.name)
     else:
-        import json
-        import re
-
         written = dict.fromkeys(re.findall(r"<\|[^|<>{}'\"\s]+\|>|<(?:start|end)_of_turn>", template))
         spelt = ((one, {json.dumps(one, ensure_ascii=ascii).encode() for ascii in (True, False)}) for one in written)
         found = tuple(one for one, spellings in spelt if not any(spelling in known for spelling in spellings))

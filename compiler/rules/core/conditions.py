@@ -9,6 +9,7 @@ from xpc.compiler.files.secrets import suspect
 from xpc.compiler.language.launch_settings import ENGINES
 from xpc.compiler.language.schema import children
 from xpc.compiler.language.setting import FlagPath, Path, TextPath
+from xpc.compiler.registry.chat_templates import base_end
 from xpc.compiler.spec import Spec
 
 Condition = Callable[[Spec], bool]
@@ -164,8 +165,6 @@ def local_tokenizer(spec: Spec) -> bool:
 
 def base_model(spec: Spec) -> bool:
     """True if the model is a registered base model whose end token is known, and a source is a local file."""
-    from xpc.compiler.registry.chat_templates import base_end
-
     return any(one.path for one in spec.data) and base_end(spec.model.name) is not None
 
 

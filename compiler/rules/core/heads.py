@@ -1,5 +1,7 @@
 """Divide attention heads among processes that share a sequence or a model."""
 
+from xpc.compiler.plan.divisors import divisors
+
 
 def can_share(heads: int, keys: int, size: int) -> bool:
     """Whether `size` processes can get equal parts of `heads` query heads and `keys` key heads. If there are more
@@ -10,6 +12,4 @@ def can_share(heads: int, keys: int, size: int) -> bool:
 
 def fitting_sizes(heads: int, keys: int, most: int) -> list[int]:
     """All numbers of processes from 1 to `most` among which the heads can be divided, in ascending order."""
-    from xpc.compiler.plan.divisors import divisors  # imported here, because only an error needs it
-
     return [one for one in divisors(most, heads) if can_share(heads, keys, one)]

@@ -4,6 +4,7 @@ uses its own training template instead.
 
 from __future__ import annotations
 
+import re
 from functools import cache
 
 from xpc.compiler.files.digest import sha256
@@ -32,7 +33,5 @@ def trainable(text: str) -> bool:
     """Whether trl can find the assistant's tokens in the texts that the chat template `text` renders. It can if the
     template has generation markers, or if trl replaces the template by a training template with generation markers.
     """
-    import re
-
     plain = text.replace("\r\n", "\n").replace("\r", "\n")
     return re.search(MARK, plain) is not None or sha256(plain.encode()).hexdigest()[:16] in replaced()

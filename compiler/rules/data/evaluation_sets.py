@@ -8,6 +8,7 @@ from xpc.compiler.language.kinds import NEVER
 from xpc.compiler.language.optimizers import METRIC_SCHEDULES
 from xpc.compiler.rules.core.conditions import evaluation_rows
 from xpc.compiler.rules.core.rule import Finding, rule
+from xpc.compiler.rules.optimizer.best_model import SPEED, reported
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
 
@@ -59,7 +60,6 @@ def metric_of_no_set(spec: Spec) -> Iterator[Finding]:
     compared = isinstance(metric, str) or stepping or best or spec.get("eval.patience") is not None
     if not spec.sets or spec.amount("eval.every") == NEVER or not compared:
         return
-    from xpc.compiler.rules.optimizer.best_model import SPEED, reported
 
     known = reported(spec)
     short = str(metric).removeprefix("eval_") if isinstance(metric, str) else ""

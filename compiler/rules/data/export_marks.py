@@ -16,10 +16,7 @@ from xpc.compiler.rules.data.plain_text import chats
 from xpc.compiler.rules.data.structure import have, template_text
 from xpc.compiler.spec import Spec
 from xpc.compiler.spec.resources import DataSource
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.spec.survey import Survey, Tally
+from xpc.compiler.spec.survey import Survey, Tally
 
 WHEN = surveyed
 

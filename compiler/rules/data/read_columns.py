@@ -12,6 +12,8 @@ from xpc.compiler.rules.core.conditions import surveyed
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.rules.data.structure import built_in, have, masks_answers
 from xpc.compiler.spec import Spec
+from xpc.compiler.spec.resources import DataSource
+from xpc.compiler.spec.survey import Survey
 from xpc.runtime.features.messages.stored_columns import (
     IN_PROMPTS,
     QUESTIONS,
@@ -20,11 +22,6 @@ from xpc.runtime.features.messages.stored_columns import (
     not_read_by,
     rewarded,
 )
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.spec.resources import DataSource
-    from xpc.compiler.spec.survey import Survey
 
 WHEN = surveyed
 HELPS = {

@@ -16,11 +16,8 @@ from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.rules.data.roles import listed
 from xpc.compiler.rules.data.structure import have
 from xpc.compiler.spec import Spec
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.spec.resources import DataSource
-    from xpc.compiler.spec.survey import Survey
+from xpc.compiler.spec.resources import DataSource
+from xpc.compiler.spec.survey import Survey
 
 TURNS = ("messages", "conversations")
 SPEAKER = re.compile("`([^`]+)` is")

@@ -11,6 +11,7 @@ from xpc.compiler.language.setting import Path
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.spec import EVALUATED, Spec
 from xpc.compiler.spec.resources import DataSource
+from xpc.compiler.spec.survey import SKETCH
 from xpc.compiler.stacks import Stack, able
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.record import evolve
@@ -293,7 +294,6 @@ def _shared_rows(spec: Spec, label: Label, source: DataSource) -> Iterator[Findi
     """
     # imported only here, because most specs have no evaluation data
     from xpc.compiler.data import rows
-    from xpc.compiler.spec.survey import SKETCH
 
     own = None if _partial(source) else rows.survey(source)
     for other in spec.data if own is not None else ():

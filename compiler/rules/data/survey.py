@@ -12,10 +12,7 @@ from xpc.compiler.rules.core.conditions import surveyed
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.spec import Spec
 from xpc.compiler.spec.resources import DataSource
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.spec.survey import Survey, Tally
+from xpc.compiler.spec.survey import Survey, Tally
 
 WHEN = surveyed
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from xpc.compiler.rules.core.conditions import any_of, local_tokenizer, written
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.rules.core.template_blocks import code_of, parts, without_comments
+from xpc.compiler.rules.data.structure import built_in
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import Label
 
@@ -76,8 +77,6 @@ def template_changes(spec: Spec) -> Iterator[Finding]:
     Source: transformers 5.23 `utils/chat_template_utils.py` (`strftime_now`) and jinja2 3.1 `filters.py` (`do_random`);
     confirmed by running them.
     """
-    from xpc.compiler.rules.data.structure import built_in
-
     template = spec.template
     code = code_of(spec.chat_template or "")
     names = () if template is None else tuple(name for name, _ in template.arguments)

@@ -10,11 +10,8 @@ from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.rules.data.structure import have
 from xpc.compiler.spec import Spec
 from xpc.compiler.spec.resources import DataSource
+from xpc.compiler.spec.survey import Survey
 from xpc.compiler.stacks import able
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.spec.survey import Survey
 
 WHEN = token_rows
 

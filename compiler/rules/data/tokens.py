@@ -10,7 +10,9 @@ from collections.abc import Iterator
 
 from xpc.compiler.data import rows
 from xpc.compiler.language.setting import FlagPath, NamesPath
+from xpc.compiler.registry import chat_templates as templates
 from xpc.compiler.registry import find_dataset
+from xpc.compiler.registry.chat_templates import argument_lines, native
 from xpc.compiler.rules.core.conditions import any_of, base_model, gemma, local_tokenizer, written
 from xpc.compiler.rules.core.rule import Finding, rule, with_more
 from xpc.compiler.spec import Spec
@@ -47,8 +49,6 @@ def end_token(spec: Spec) -> Iterator[Finding]:
 
     Source: transformers 5.23 `generation/utils.py` (`eos_token_id` ends a sequence); confirmed by running it.
     """
-    from xpc.compiler.registry import chat_templates as templates
-
     stated = spec.get("model.eos")
     eos = stated if isinstance(stated, str) else spec.model.eos or templates.base_end(spec.model.name)
     if eos is None or spec.method.shapes[0] == "prompt" or spec.method.scores:
@@ -261,7 +261,6 @@ def template_token(spec: Spec) -> Iterator[Finding]:
     """
     if spec.template is None:
         return
-    from xpc.compiler.registry.chat_templates import native
     from xpc.compiler.rules.core.chat_tokens import tokens_setting, unknown_tokens
 
     new = unknown_tokens(spec, spec.chat_template or "")
@@ -317,7 +316,6 @@ def template_argument(spec: Spec) -> Iterator[Finding]:
     """
     if spec.template is None or not spec.template.arguments:
         return
-    from xpc.compiler.registry.chat_templates import argument_lines
     from xpc.compiler.rules.core.template_blocks import code_of
 
     arguments = spec.template.arguments
@@ -346,8 +344,6 @@ def no_system(spec: Spec) -> Iterator[Finding]:
 
     Source: the published templates (trl 1.16 `chat_templates/gemma.jinja`); confirmed by running it.
     """
-    from xpc.compiler.registry import chat_templates as templates
-
     if spec.template is None:
         own = templates.native(spec.model.name) if spec.model.chat and spec.model.facts is not None else None
         used, location = own if own == "gemma" else None, spec.model.label

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xpc.compiler.data import rows
 from xpc.compiler.language.setting import Path
 from xpc.compiler.rules.core.conditions import chosen
 from xpc.compiler.rules.core.rule import Finding, rule, write
@@ -69,8 +70,6 @@ def kto_balance(spec: Spec) -> Iterator[Finding]:
 
     Source: `kto_trainer.py` of trl 1.16 and 0.18; arXiv 2402.01306.
     """
-    from xpc.compiler.data import rows
-
     good = bad = 0
     for entry, source in ((one, part) for one in spec.data for part in one.of_split(one.split)):
         found = rows.survey(source)

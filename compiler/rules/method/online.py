@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from math import gcd
 
 from xpc.compiler.language.kinds import NEVER
+from xpc.compiler.plan.divisors import nearest as nearest_divisor
 from xpc.compiler.rules.core.conditions import all_of, grouped, has_value
 from xpc.compiler.rules.core.rule import Finding, rule, with_more, write
 from xpc.compiler.spec import Spec
@@ -44,7 +45,6 @@ def group_does_not_divide(spec: Spec) -> Iterator[Finding]:
     if (micro * world * steps) % generations == 0:
         return
     text = f"{micro} x {world} x {steps} = {micro * world * steps} completions a round"
-    from xpc.compiler.plan.divisors import nearest as nearest_divisor
 
     nearest = nearest_divisor(generations, micro, world, steps)
     related = (spec.label("batch.micro"), spec.label("batch.gbs"), spec.label("method.steps_per_generation"))

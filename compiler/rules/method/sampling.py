@@ -6,9 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
+from xpc.compiler.data.row_counts import available
 from xpc.compiler.language.methods.definition import generates_itself
 from xpc.compiler.language.schema import path_of
 from xpc.compiler.language.setting import FlagPath
+from xpc.compiler.plan.divisors import largest
 from xpc.compiler.rules.core.conditions import generates
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
@@ -161,7 +163,6 @@ def few_prompts(spec: Spec) -> Iterator[Finding]:
         return
     if not any(source.sha256 is not None or source.parts or source.take for source in spec.data):
         return
-    from xpc.compiler.data.row_counts import available
 
     total = 0
     for source in spec.data:
@@ -175,8 +176,6 @@ def few_prompts(spec: Spec) -> Iterator[Finding]:
     made = prod(parts)
     need = made // group if isinstance(group, int) else made
     if total < need:
-        from xpc.compiler.plan.divisors import largest
-
         enough = made // largest(total, *parts) if total and group else None
         fewer = "write a smaller `gbs`, or add prompts" if total else "add prompts"
         yield Finding(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
+from xpc.compiler.data import rows
+from xpc.compiler.data.rows import conversational
 from xpc.compiler.language.setting import FlagPath
+from xpc.compiler.registry.chat_templates import alike, native
 from xpc.compiler.rules.core.conditions import chosen
-from xpc.compiler.rules.core.replaced_templates import MARK
+from xpc.compiler.rules.core.replaced_templates import MARK, UNMARKED, trainable
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 from xpc.compiler.spec.resources import DataSource
@@ -58,8 +62,6 @@ def loss_mask(spec: Spec) -> Iterator[Finding]:
 
 def _is_plain(source: DataSource) -> bool:
     """Whether the rows of a source are known to be text, not conversations."""
-    from xpc.compiler.data.rows import conversational
-
     return conversational(source) is False
 
 
@@ -78,7 +80,6 @@ def template_marks(spec: Spec) -> Iterator[Finding]:
     """
     if not spec.flag("method.assistant_only"):
         return
-    from xpc.compiler.rules.core.replaced_templates import UNMARKED, trainable
 
     template = spec.chat_template
     if template is not None:
@@ -86,8 +87,6 @@ def template_marks(spec: Spec) -> Iterator[Finding]:
     else:
         unmarked = bool(spec.model.chat) and spec.model.name.startswith(UNMARKED)
     if unmarked:
-        from xpc.compiler.registry.chat_templates import alike, native
-
         name = native(spec.model.name)
         family = f"write `chat_template = {name}`, its family's template with the marks, or " if name else ""
         if not name and template is not None and (name := alike(template)):
@@ -144,7 +143,6 @@ def no_assistant(spec: Spec) -> Iterator[Finding]:
     """
     if not spec.flag("method.assistant_only"):
         return
-    from xpc.compiler.data import rows
 
     for source in spec.files:
         found = rows.survey(source) if rows.conversational(source) else None
@@ -184,7 +182,6 @@ def prompt_fills(spec: Spec) -> Iterator[Finding]:
     masked = spec.get("method.completion_only") is not False
     if not masked or spec.flag("batch.packing"):
         return
-    from xpc.compiler.data import rows
 
     for source in spec.files:
         found = rows.survey(source)
@@ -223,7 +220,6 @@ def end_of_turn(spec: Spec) -> Iterator[Finding]:
     template = spec.chat_template if spec.flag("method.assistant_only") else None
     if template is None:
         return
-    import re
 
     begin = re.compile(MARK)
     close = re.compile(r"\{%-?\s*endgeneration\s*-?%\}\s*(?:\{\{-?\s*)?['\"]?(.{0,60})", re.S)

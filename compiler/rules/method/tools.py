@@ -8,6 +8,8 @@ from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.language.setting import Path
 from xpc.compiler.registry import chat_templates
 from xpc.compiler.rules.core.conditions import any_of, has_value
+from xpc.compiler.rules.core.reward_files import methods, signature
+from xpc.compiler.rules.core.reward_files import undescribed as fault
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.spec import CALLED, Spec
 from xpc.grammar.record import evolve
@@ -36,14 +38,12 @@ def undescribed(spec: Spec) -> Iterator[Finding]:
 
     Source: transformers 5.23 `utils/chat_template_utils.py` (`get_json_schema`); confirmed by running it.
     """
-    from xpc.compiler.rules.core.reward_files import methods, undescribed
-
     for path in CALLED:
         for one in spec.weighted(path):
             code, name = spec.bundled.get(one.file or "", b""), one.function or ""
             called = [name] if path == "method.tools" else [f"{name}.{each}" for each in methods(code, name) or ()]
             for each in called:
-                why = None if each.endswith((".reset", ".get_reward")) else undescribed(code, each)
+                why = None if each.endswith((".reset", ".get_reward")) else fault(code, each)
                 if why is not None:
                     answers, short = not why.startswith("yields"), each.rpartition(".")[2]
                     yield Finding(
@@ -64,8 +64,6 @@ def no_reset(spec: Spec) -> Iterator[Finding]:
 
     Source: trl 1.16 `grpo_trainer.py` (`__init__`); confirmed by running it.
     """
-    from xpc.compiler.rules.core.reward_files import methods, signature
-
     for one in spec.weighted("method.environment"):
         code, name = spec.bundled.get(one.file or "", b""), one.function or ""
         found = methods(code, name)
@@ -99,8 +97,6 @@ def same_name(spec: Spec) -> Iterator[Finding]:
 
     Source: trl 1.16 `grpo_trainer.py` (`_sync_tool_dicts`); confirmed by running it.
     """
-    from xpc.compiler.rules.core.reward_files import methods
-
     names = [one.function or "" for one in spec.weighted("method.tools")]
     for one in spec.weighted("method.environment"):
         found = methods(spec.bundled.get(one.file or "", b""), one.function or "") or ()

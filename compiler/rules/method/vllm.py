@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.schema import path_of
+from xpc.compiler.plan.divisors import largest
 from xpc.compiler.rules.core.conditions import all_of, enabled, generates
+from xpc.compiler.rules.core.heads import can_share, fitting_sizes
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
@@ -162,8 +164,6 @@ def tensor_parallel(spec: Spec) -> Iterator[Finding]:
     yield from refused
     size, world = spec.get("method.vllm.tensor_parallel"), spec.hardware.world
     if isinstance(size, int) and _colocated(spec) and world % size and not refused:
-        from xpc.compiler.plan.divisors import largest
-
         nearest = largest(size - 1, world)
         yield Finding(
             spec.location("method.vllm.tensor_parallel", f"{world} / {size} = {world / size:.2f}"),
@@ -175,8 +175,6 @@ def tensor_parallel(spec: Spec) -> Iterator[Finding]:
 
 def _heads(spec: Spec) -> Iterator[Finding]:
     """Report `tensor_parallel` if the model's attention heads cannot be divided by it."""
-    from xpc.compiler.rules.core.heads import can_share, fitting_sizes
-
     size, facts = spec.get("method.vllm.tensor_parallel"), spec.model.facts
     if not isinstance(size, int) or facts is None or not _colocated(spec):
         return

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xpc.compiler.rules.core.advisory_table import EXTRA, table
 from xpc.compiler.rules.core.conditions import has_advisory
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.spec import Spec
@@ -53,8 +54,6 @@ def known_wrong(spec: Spec) -> Iterator[Finding]:
 
     Source: the GitHub issues that the finding names, and the installed sources of the pinned versions.
     """
-    from xpc.compiler.rules.core.advisory_table import EXTRA, table
-
     for one in table():
         if one.rule or one.runtime or not one.of(spec.stack) or not one.applies(spec):
             continue

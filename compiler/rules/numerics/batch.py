@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import ceil
 
-from xpc.compiler.data.row_counts import steps_of_rows
+from xpc.compiler.data.row_counts import steps_of_rows, trained
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.optimizers import reads
 from xpc.compiler.language.setting import RealPath
@@ -123,7 +123,6 @@ def total_steps(spec: Spec) -> int | None:
     counted = any(one.rows is not None or one.sha256 or one.parts for one in spec.data)
     if spec.flag("batch.packing") or spec.online or not counted:
         return None
-    from xpc.compiler.data.row_counts import trained
 
     rows = trained(spec)
     if rows is None:

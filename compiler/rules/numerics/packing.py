@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.language.setting import Path, TextPath
+from xpc.compiler.plan.divisors import largest
 from xpc.compiler.rules.core.conditions import enabled
 from xpc.compiler.rules.core.families import (
     FLASH,
@@ -377,7 +378,6 @@ def mask_over_long_row(spec: Spec) -> Iterator[Finding]:
     if attn not in ("sdpa", "eager") or micro * seq <= DENSE_ROW:
         return
     share = spec.integer("batch.gbs") // spec.hardware.world
-    from xpc.compiler.plan.divisors import largest
 
     most = min(micro - 1, DENSE_ROW // seq)
     smaller = largest(most, share) if share and most else None

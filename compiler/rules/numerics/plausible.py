@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xpc.compiler.data.row_counts import trained
 from xpc.compiler.language.kinds import Amount, Rope
 from xpc.compiler.language.setting import Path
 from xpc.compiler.rules.core.conditions import any_of, chosen, extra, written
@@ -101,7 +102,6 @@ def _passes(spec: Spec) -> Iterator[Finding]:
     steps, gbs = spec.get("train.steps"), spec.get("batch.gbs")
     if not isinstance(steps, int) or not isinstance(gbs, int) or spec.online or spec.flag("batch.packing"):
         return
-    from xpc.compiler.data.row_counts import trained
 
     rows = trained(spec)
     if rows and steps * gbs / rows > ranges.MOST_EPOCHS:

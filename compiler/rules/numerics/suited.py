@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xpc.compiler.data.row_counts import trained
 from xpc.compiler.rules.core.conditions import any_of, chosen, written
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.spec import Spec
@@ -99,7 +100,6 @@ def years_on_a_cpu(spec: Spec) -> Iterator[Finding]:
     facts = spec.model.facts
     if not spec.on_cpu or facts is None or spec.lora or spec.online or spec.flag("batch.packing"):
         return
-    from xpc.compiler.data.row_counts import trained
 
     steps, rows, gbs = spec.get("train.steps"), trained(spec), spec.get("batch.gbs")
     if isinstance(steps, int):

@@ -12,6 +12,7 @@ from xpc.compiler.language.optimizers import METRIC_SCHEDULES
 from xpc.compiler.rules.core.conditions import extra
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
+from xpc.grammar.nearest import nearest
 from xpc.grammar.record import evolve
 
 WHEN = extra("trl")
@@ -142,7 +143,7 @@ def best_between_evaluations(spec: Spec) -> Iterator[Finding]:
         return
     here, other = _typed(saved), _typed(evaluated)
     remainder = saved.value % evaluated.value
-    text, severity, nearest = "", "error", other
+    text, severity, steps = "", "error", other
     rounded = saved.unit == "share" and not (saved.value * 1_000_000) % (evaluated.value * 1_000_000)
     if saved.unit != evaluated.unit:
         message = f"checkpoints every {here} and evaluations every {other} may not coincide"
@@ -154,13 +155,13 @@ def best_between_evaluations(spec: Spec) -> Iterator[Finding]:
         if saved.unit == "count":
             times = int(saved.value // evaluated.value)
             text = f"{here} = {times} x {other} + {int(remainder)}"
-            nearest = str(max(1, round(saved.value / evaluated.value)) * int(evaluated.value))
+            steps = str(max(1, round(saved.value / evaluated.value)) * int(evaluated.value))
         elif rounded:
             text = f"{saved.value} is not a multiple of {evaluated.value} in floating point"
     yield Finding(
         spec.location("save.every", text),
         message,
-        write(f"every = {nearest}", " in `save`"),
+        write(f"every = {steps}", " in `save`"),
         (spec.label("eval.every", "the evaluation"), spec.extra_location("trl", LOAD, "loads the best checkpoint")),
         severity=severity,
     )
@@ -190,8 +191,6 @@ def metric_not_there(spec: Spec) -> Iterator[Finding]:
         return
     bare = metric.removeprefix("eval_")
     if bare not in (*SPEED, *known):
-        from xpc.grammar.nearest import nearest  # imported here, because only a wrong metric needs a suggestion
-
         suggested = next((name for name in known if bare and bare in name), None) or nearest(bare, known) or "loss"
         names = ["loss", *(name for name in known if name != "aux_loss")]
         shown = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} others" if len(names) > SHOWN else "")

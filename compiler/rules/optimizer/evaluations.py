@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xpc.compiler.data.row_counts import trained as trained_rows
+from xpc.compiler.plan.evaluations import evaluated_rows, evaluations
 from xpc.compiler.rules.core.conditions import any_of, evaluation_rows, has_value
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.rules.numerics.batch import total_steps
@@ -32,9 +34,6 @@ def evaluations_longer_than_training(spec: Spec) -> Iterator[Finding]:
     Source: transformers 5.23 `trainer_callback.py` (`DefaultFlowCallback`), `trainer.py` (`evaluation_loop`); confirmed
     by running it.
     """
-    from xpc.compiler.data.row_counts import trained as trained_rows
-    from xpc.compiler.plan.evaluations import evaluated_rows, evaluations
-
     steps, rows = total_steps(spec), evaluated_rows(spec)
     number = None if steps is None else evaluations(spec, steps)
     if not steps or not rows or not number or number < 2 or spec.flag("batch.packing"):

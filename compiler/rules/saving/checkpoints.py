@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from xpc.compiler import registry
+from xpc.compiler.files.secrets import pinned
 from xpc.compiler.language.kinds import NEVER
 from xpc.compiler.language.launch_settings import ENGINES
 from xpc.compiler.language.setting import Path
@@ -30,7 +31,6 @@ def remote_code_unpinned(spec: Spec) -> Iterator[Finding]:
     model = spec.model
     if not spec.flag("model.trust_remote_code") or model.path is not None:
         return
-    from xpc.compiler.files.secrets import pinned
 
     if not pinned(model.revision):
         yield Finding(

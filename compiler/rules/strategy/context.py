@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.language.setting import FlagPath, IntegerPath
+from xpc.compiler.plan.divisors import largest
 from xpc.compiler.registry.windows import windowed
 from xpc.compiler.rules.core.conditions import has_value
 from xpc.compiler.rules.core.heads import can_share, fitting_sizes
@@ -81,8 +82,6 @@ def sizes(spec: Spec) -> Iterator[Finding]:
     if size == 1 or not shares or not spec.stack.facts.context_parallel:
         return
     if world % size:
-        from xpc.compiler.plan.divisors import largest
-
         fitting = largest(size, world)
         yield Finding(
             spec.location(SETTING, f"{world} / {size} = {world / size:.2f}"),

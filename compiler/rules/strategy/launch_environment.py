@@ -4,6 +4,7 @@ XP916).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from xpc.compiler.files.secrets import is_secret
@@ -286,8 +287,6 @@ def taint_fault(text: str) -> str:
 
 def label_fault(text: str) -> str:
     """The reason why `text` is not a legal label, such as `disk=ssd`, or "" if it is one."""
-    import re
-
     key, equals, value = text.partition("=")
     name = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
     if not equals or not re.fullmatch(rf"([a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?/)?{name}", key):

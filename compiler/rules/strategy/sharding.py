@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from xpc.compiler.language.optimizers import package
 from xpc.compiler.language.schema import path_of
+from xpc.compiler.plan.divisors import largest
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
@@ -193,8 +194,6 @@ def hybrid_mesh(spec: Spec) -> Iterator[Finding]:
         return
     world, shard = spec.hardware.world, spec.integer("strategy.shard")
     if world % shard:
-        from xpc.compiler.plan.divisors import largest
-
         fitting = largest(shard, world)
         yield Finding(
             spec.location("strategy.shard", f"{world} / {shard} = {world / shard:.2f}"),
