@@ -134,12 +134,14 @@ class Stack:
 
     def config(self, method: str) -> str:
         """The configuration class of a method, such as `trl.SFTConfig`; transformers' class if the stack has none."""
-        classes = self._policy("methods")
-        return str(classes.get(method, "transformers.TrainingArguments") if self.refused(method) else classes[method])
+        named = str(self._policy("methods")[method])
+        return named if named in self.configs else "transformers.TrainingArguments"
 
     def refused(self, method: str) -> str | None:
         """The reason why the stack cannot train a method as xpc defines it; None if the stack can."""
-        reason = self._policy("methods_refused").get(method)
+        named = str(self._policy("methods").get(method, ""))
+        lacks = f"TRL {self.pins['trl']} has no class {named.rpartition('.')[2]}"
+        reason = self._policy("methods_refused").get(method, None if named in ("", *self.configs) else lacks)
         return None if reason is None else str(reason)
 
     def losses(self, method: str) -> Mapping[str, str]:

@@ -15,6 +15,7 @@ import inspect
 import io
 import logging
 import os
+import pathlib
 import re
 import types
 import typing
@@ -60,10 +61,21 @@ def _configs(classes: Iterable[str]) -> dict[str, Any]:
     base = _fields(_load(BASE))
     tables: dict[str, Any] = {BASE: {"base": None, "fields": base}}
     for path in classes:
-        own = _fields(_load(path))
+        try:
+            own = _fields(_load(path))
+        except (AttributeError, ModuleNotFoundError):
+            if _defined(path.rpartition(".")[2]):
+                raise  # the class has moved: the stack's policy must state its new path
+            continue  # this TRL has no such trainer, so the stack refuses the method
         changed = {field: record for field, record in own.items() if base.get(field) != record}
         tables[path] = {"base": BASE, "fields": changed}
     return tables
+
+
+def _defined(name: str) -> bool:
+    """Whether a file of TRL defines a class of this name."""
+    files = (file for folder in _load("trl.__path__") for file in pathlib.Path(folder).rglob("*.py"))
+    return any(f"class {name}(" in file.read_text("utf-8") for file in files)
 
 
 def _load(path: str) -> Any:

@@ -66,7 +66,7 @@ def other(field) -> object:
 
 
 def head(method: str) -> str:
-    rewards = "reward_funcs: [accuracy]\n" if method in ("grpo", "rloo") else ""
+    rewards = "reward_funcs: [accuracy]\n" if METHODS[method].grouped else ""
     return f"model_name_or_path: Qwen/Qwen2.5-3B\ndataset_name: org/rows\n{rewards}"
 
 

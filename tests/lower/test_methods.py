@@ -28,7 +28,7 @@ OLD = "trl-0.18"
 @pytest.mark.parametrize("method", METHODS)
 def test_a_bare_method_states_every_argument_of_its_class(method: str, target: str) -> None:
     stack = stack_of(target)
-    text = spec(of(method), f"target {target}", train=ON.get(method, PAIRS))
+    text = spec(of(method), f"target {target}", train=ON[method])
     if stack.refused(method):
         assert errors(checked(text)) == ["XP127"]
         return
@@ -58,7 +58,7 @@ def test_no_argument_is_stated_that_its_class_calls_deprecated(method: str, targ
     if stack.refused(method):
         return
     fields = stack.fields(stack.config(method))
-    text = spec(of(method), "data(workers=4)", f"target {target}", train=ON.get(method, PAIRS))
+    text = spec(of(method), "data(workers=4)", f"target {target}", train=ON[method])
     payload = json.loads(compiled(text)["trainer_args.json"])
     assert payload["data"]["workers"] == 4
     assert [name for name in payload["arguments"] if fields[name].deprecated] == []
@@ -73,7 +73,7 @@ def test_the_spec_of_a_bundle_compiles_to_the_same_arguments(method: str, target
     if stack.refused(method):
         return
     clause = f"method {method}(rewards=[accuracy(weight=0.5), format])" if METHODS[method].grouped else of(method)
-    first = compiled(spec(clause, "qlora", f"target {target}", train=ON.get(method, PAIRS)), name="a.xp")
+    first = compiled(spec(clause, "qlora", f"target {target}", train=ON[method]), name="a.xp")
     again = compiled(first["spec.xp"], name="a.xp")
     assert json.loads(again["trainer_args.json"]) == json.loads(first["trainer_args.json"])
     lines, before = (one["spec.xp"].count(b"\n") for one in (again, first))

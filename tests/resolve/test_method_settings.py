@@ -67,14 +67,14 @@ def test_qlora_is_four_bits_and_loads_what_it_computes_in() -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_accepts_an_adapter(method: str) -> None:
-    found = plan(of(method), "lora(rank=4)", train=ON.get(method, PAIRS))
+    found = plan(of(method), "lora(rank=4)", train=ON[method])
     assert (found["method"]["name"], found["lora"]["rank"]) == (method, 4)
 
 
 @pytest.mark.parametrize(("method", "dropout"), [("sft", 0.05), ("dpo", 0.05), ("grpo", 0.0), ("rloo", 0.0)])
 def test_importance_ratios_have_no_dropout_by_default(method: str, dropout: float) -> None:
     for adapter, expected in (("lora", dropout), ("qlora", dropout), ("lora(dropout=0.1)", 0.1)):
-        found = plan(of(method), adapter, strategy="ddp", train=ON.get(method, PAIRS))
+        found = plan(of(method), adapter, strategy="ddp", train=ON[method])
         assert found["lora"]["dropout"] == expected
 
 
@@ -120,16 +120,16 @@ def test_an_adapter_leaves_room_for_a_larger_micro_batch() -> None:
     ],
 )
 def test_a_setting_of_another_method_is_refused(method: str, lines: str) -> None:
-    found = checked(spec(of(method), lines, train=ON.get(method, PAIRS)))
+    found = checked(spec(of(method), lines, train=ON[method]))
     assert errors(found) == ["XP126"], shown(found)
     off = lines.replace("packing", "packing=false").replace("assistant_only", "assistant_only=false")
     if off != lines:
-        assert not errors(checked(spec(of(method), off, train=ON.get(method, PAIRS))))
+        assert not errors(checked(spec(of(method), off, train=ON[method])))
 
 
 def test_the_escape_has_the_names_of_the_methods_class() -> None:
     def extra(method: str, line: str) -> list[str]:
-        return errors(checked(spec(of(method), "extra trl {", f"  {line}", "}", train=ON.get(method, PAIRS))))
+        return errors(checked(spec(of(method), "extra trl {", f"  {line}", "}", train=ON[method])))
 
     assert extra("dpo", f"{DPO_NUMBER} = 4") == []
     assert extra("sft", f"{DPO_NUMBER} = 4") == ["XP121"]

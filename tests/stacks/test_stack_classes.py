@@ -20,7 +20,7 @@ from tiers import EACH_STACK
 
 from xpc.compiler import stacks
 from xpc.compiler.language.methods import METHODS
-from xpc.compiler.stacks import generate
+from xpc.compiler.stacks import generate, introspect
 
 pytestmark = pytest.mark.slow
 
@@ -113,3 +113,9 @@ def test_the_table_has_the_methods_that_widen_a_quantized_base(name: str) -> Non
     if "sft" in widened:
         widened.add("distill")  # GKDTrainer is a subclass of SFTTrainer
     assert widened == set(stack.facts.quantized_widened)
+
+
+def test_a_class_that_trl_lacks_is_left_out_and_a_class_that_moved_is_an_error() -> None:
+    assert list(introspect._configs(["trl.NoSuchConfig", "trl.experimental.none.NoneConfig"])) == [introspect.BASE]
+    with pytest.raises(AttributeError, match="CPOConfig"):
+        introspect._configs(["trl.CPOConfig"])  # it is in trl.experimental.cpo

@@ -115,20 +115,19 @@ def test_every_method_has_a_class_and_its_losses(name: str) -> None:
     assert None in reasons.values()
 
 
+def test_every_method_is_trained_by_a_stack() -> None:
+    for method in METHODS:
+        assert None in [stack_of(name).refused(method) for name in stacks.names()], method
+
+
 def test_a_method_without_a_class_is_refused_in_one_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stack whose TRL has no trainer for a method has no class under [methods], and a reason under
-    [methods_refused].
-    """
     stack = stack_of(stacks.DEFAULT)
-    policy = stack.table["policy"]
-    without = {
-        part: {name: one for name, one in policy[part].items() if name != "kto"} for part in ("methods", "losses")
-    }
-    refused = {**policy["methods_refused"], "kto": "this TRL has no such trainer"}
-    lacking = stacks.Stack(stack.name, {**stack.table, "policy": {**policy, **without, "methods_refused": refused}})
+    library = stack.table["library"]
+    configs = {name: one for name, one in library["configs"].items() if name != stack.config("kto")}
+    lacking = stacks.Stack(stack.name, {**stack.table, "library": {**library, "configs": configs}})
     monkeypatch.setattr(stacks, "_read", lambda name: lacking)
     found = checked(spec("method kto", train=trained("qwen2.5-3b on org/pairs")))
-    assert only(found, "XP127").message.endswith("this TRL has no such trainer")
+    assert only(found, "XP127").message.endswith(f"TRL {stack.pins['trl']} has no class KTOConfig")
     with pytest.raises(KeyError):
         lacking.config("grpoo")
 

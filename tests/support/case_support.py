@@ -8,6 +8,12 @@ from collections.abc import Mapping
 
 from attrs import field, frozen
 
+from xpc.compiler.language.methods import METHODS
+
+UNCUT = [name for name, one in METHODS.items() if "batch.seq" not in one.reads]
+LENGTH = re.compile(rf"\b({'|'.join(('seq', *UNCUT))})\b")
+"""Matches lines that state the length of a sequence, or a method without such a length."""
+
 
 @frozen
 class Case:
@@ -56,7 +62,7 @@ def _with_length(batch: str, more: tuple[str, ...]) -> str:
     truncated.
     """
     uncut = "padding_free" in batch and not re.search(r"\bpacking\b(?!\.)", batch)
-    if uncut or any(re.search(r"\bseq\b|\bgrpo\b|\brloo\b|\bdistill\b", one) for one in (batch, *more)):
+    if uncut or any(map(LENGTH.search, (batch, *more))):
         return batch
     head, mark, comment = batch.partition("#")
     return f"{head.rstrip()} seq=1024" + (f"  {mark}{comment}" if mark else "")

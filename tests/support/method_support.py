@@ -13,7 +13,9 @@ from xpc.compiler.language.methods import METHODS
 
 PAIRS = trained("qwen2.5-3b on ultrafeedback-binarized")
 PROMPTS = trained("qwen2.5-3b on deepmath-103k")
-ON = {"sft": trained("qwen2.5-3b on infinity-instruct"), "grpo": PROMPTS, "rloo": PROMPTS, "distill": PROMPTS}
+CHATS = trained("qwen2.5-3b on infinity-instruct")
+ON = {name: {"messages": CHATS, "prompt": PROMPTS}.get(one.shapes[0], PAIRS) for name, one in METHODS.items()}
+"""Maps each method to a `train` line with rows that it can train on."""
 NEW = stacks.DEFAULT
 REWARDS = "def tag_count(completions, **columns):\n    return [0.0] * len(completions)\n"
 

@@ -13,6 +13,8 @@ import oracle_support
 import pytest
 from import_support import imported
 
+from xpc.compiler.language.methods import METHODS
+
 sys.path.append(oracle_support.FOLDER)
 
 from trl_cases import CASES, HEAD
@@ -72,7 +74,7 @@ def plain(key: str, value: Any) -> Any:
 def test_a_bundle_has_the_arguments_of_the_version(case: str) -> None:
     version, method, text = CASES[case]
     theirs = answers()[case]
-    rewards = REWARDS if method in ("grpo", "rloo") else ""
+    rewards = REWARDS if METHODS[method].grouped else ""
     found = imported(HEAD + text + rewards, "--trl", version, "--method", method, "--hardware", "2 x h100-80gb")
     assert not found.errors, found.errors
     ignored = {

@@ -14,6 +14,7 @@ from tests.golden_diagnostics import golden, kept
 from xpc.compiler.explain.examples import example
 from xpc.compiler.language import schema
 from xpc.compiler.language.codes import CODES
+from xpc.compiler.language.methods import METHODS
 from xpc.compiler.pipeline import Checked
 from xpc.compiler.rules import every
 from xpc.compiler.stacks import STACKS
@@ -167,6 +168,6 @@ def test_every_setting_is_checked_on_every_stack(stack: str) -> None:
         lines = example(row)
         for method in row.methods or ("",):
             first, _, rest = lines.partition("(")
-            more = "generations=4, " if method in ("grpo", "rloo") and row.name != "generations" else ""
+            more = "generations=4, " if method and METHODS[method].grouped and row.name != "generations" else ""
             text = f"method {method}({more}{rest}" if method and first.startswith("method ") else lines
             checked(head + text + "\n")
