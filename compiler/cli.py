@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from types import SimpleNamespace
 
@@ -25,7 +25,6 @@ from xpc.grammar.nearest import nearest
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
     from typing import TextIO, TypeAlias
 
     from xpc.compiler.files.workspace import Workspace

@@ -13,14 +13,9 @@ WORK = 2 * 10**8
 of the part, times the number of pairs of an old line and an equal new line. Without it, difflib would take hours for a
 few megabytes of repeated lines; ordinary texts at the limit take it a second.
 """
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import TypeAlias
-
-    Block: TypeAlias = tuple[int, int, int, int]
-    """A part that has changed, as (i, j, k, m): the lines [k, m) of the new text replace the lines [i, j) of the old
-    text.
-    """
+Block = tuple[int, int, int, int]
+"""A part that has changed, as (i, j, k, m): the lines [k, m) of the new text replace the lines [i, j) of the old text.
+"""
 
 
 def line_difference(old: Sequence[str], new: Sequence[str], before: str, after: str, context: int = 2) -> list[str]:

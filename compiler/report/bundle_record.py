@@ -12,7 +12,7 @@ from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.plan.experiment import Plan, plan
 from xpc.compiler.report.run_record import RunRecord, table
 from xpc.compiler.review.finished_run import DECISIVE, contents, decisive_digest, read_json
-from xpc.compiler.review.operands import open_operand
+from xpc.compiler.review.operands import Operand, open_operand
 from xpc.compiler.spec.checked import CheckedSpec
 from xpc.grammar.record import record
 
@@ -20,7 +20,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from xpc.compiler.review.operands import Operand
 
 LARGEST_PINS = 2**16
 """Maximum size in bytes of requirements.txt."""

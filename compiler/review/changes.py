@@ -13,15 +13,11 @@ from xpc.compiler.files.bundle_digests import NOT_EXECUTABLE
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.review.compare import CODE, DIFFERS, SAME, VERDICTS, Difference, changes, compare
 from xpc.compiler.review.differences.allowed import Allowed, newly_allowed
-from xpc.compiler.review.differences.change import MEMBER, Change, short, without_name
+from xpc.compiler.review.differences.change import MEMBER, Change, Scalar, short, without_name
 from xpc.compiler.review.differences.files import FileChange, differing
 from xpc.compiler.review.operands import Operand, Run, with_names
 from xpc.compiler.review.totals import total_changes
 from xpc.grammar.record import evolve, field, record
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.review.differences.change import Scalar
 
 LISTS = ("members.txt", "sweep.toml")
 """Files in a sweep's folder that list its members. Their changes are not reported, because the members are compared."""

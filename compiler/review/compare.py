@@ -14,7 +14,7 @@ from xpc.compiler.review.consequences import follows, forecast, verdict_change
 from xpc.compiler.review.differences.arguments import ABSENT as ABSENT
 from xpc.compiler.review.differences.arguments import argument_changes
 from xpc.compiler.review.differences.change import Change as Change
-from xpc.compiler.review.differences.change import scalar, short, without_name
+from xpc.compiler.review.differences.change import Scalar, scalar, short, without_name
 from xpc.compiler.review.differences.files import (
     CONTENT,
     MANIFEST,
@@ -44,10 +44,6 @@ from xpc.compiler.spec import Spec
 from xpc.compiler.spec.values import Value
 from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.record import evolve, record
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.review.differences.change import Scalar
 
 SAME, CODE, DIFFERS = VERDICTS = ("same run", "same settings, other code or packages", "differs")
 """The possible verdicts of a comparison, the mildest first."""

@@ -11,14 +11,10 @@ from xpc.compiler.plan.evaluations import evaluated_rows
 from xpc.compiler.plan.experiment import Plan, plan
 from xpc.compiler.plan.from_spec import load_of
 from xpc.compiler.plan.price import price_of
-from xpc.compiler.review.differences.change import Change
+from xpc.compiler.review.differences.change import Change, Scalar
 from xpc.compiler.review.run_length import RunLength, run_length
 from xpc.compiler.spec import Spec
 from xpc.grammar.record import field, record
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.review.differences.change import Scalar
 
 UNKNOWN = "unknown"
 IS = {"fits": "fits", "tight": "tight", "no": "does not fit", UNKNOWN: "not known"}

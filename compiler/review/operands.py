@@ -20,17 +20,13 @@ from xpc.compiler.files.workspace import Workspace, read_toml
 from xpc.compiler.lower import emitted
 from xpc.compiler.lower.sweep import named, starters, value
 from xpc.compiler.pipeline import Checked, check_text
-from xpc.compiler.resolve.image_digests import pictured, with_images, with_listed
+from xpc.compiler.resolve.image_digests import Known, pictured, with_images, with_listed
 from xpc.compiler.resolve.weights import model_paths
 from xpc.compiler.review.differences.files import is_prose
 from xpc.compiler.review.revision import at_revision, is_revision
 from xpc.compiler.spec.checked import CheckedSpec
 from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.record import evolve, record
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xpc.compiler.resolve.image_digests import Known
 
 MANIFEST = 64 * 2**20
 """Maximum size in bytes of the file that lists a sweep's members."""

@@ -12,11 +12,8 @@ from xpc.compiler.language.kinds import Amount
 from xpc.compiler.render.line_difference import common
 from xpc.grammar.record import evolve, record
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import TypeAlias
-
-    Scalar: TypeAlias = int | float | str | bool | tuple["Scalar", ...] | None
+Scalar = int | float | str | bool | tuple["Scalar", ...] | None
+"""A value of a setting, or a list of such values, which a program can read."""
 
 MEMBER = "MEMBER"
 """This text replaces a sweep member's own name in the member's folders and run names. Two values that differ only by
