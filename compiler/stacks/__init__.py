@@ -123,9 +123,7 @@ class Stack:
 
     @cached_property
     def optimizers(self) -> Mapping[str, str]:
-        """Maps xpc's names of optimizers to values of the argument `optim`. Optimizers that the stack lacks are left
-        out.
-        """
+        """Maps xpc's names of optimizers to values of the argument `optim`, without those that the stack lacks."""
         return {choice: str(name) for choice, name in self._policy("optimizers").items()}
 
     def lacking(self, what: str) -> Mapping[str, str]:
@@ -140,9 +138,9 @@ class Stack:
     def refused(self, method: str) -> str | None:
         """The reason why the stack cannot train a method as xpc defines it; None if the stack can."""
         named = str(self._policy("methods").get(method, ""))
-        lacks = f"TRL {self.pins['trl']} has no class {named.rpartition('.')[2]}"
-        reason = self._policy("methods_refused").get(method, None if named in ("", *self.configs) else lacks)
-        return None if reason is None else str(reason)
+        if reason := self._policy("methods_refused").get(method):
+            return str(reason)
+        return None if named in ("", *self.configs) else f"TRL {self.pins['trl']} has no class {named.split('.')[-1]}"
 
     def losses(self, method: str) -> Mapping[str, str]:
         """Map xpc's names of a method's losses to the stack's names. Empty if the method has only one loss."""

@@ -285,10 +285,11 @@ def test_the_lines_of_use_load_the_base_in_as_many_bits_as_it_was_trained(tmp_pa
     """An adapter that LoftQ initialized corrects the rounding of its base. It is wrong for a base of 16 bits."""
     (tmp_path / "adapter_config.json").write_text('{"peft_type": "LORA", "base_model_name_or_path": "a/b"}')
     bits = {"quantization_config": {"load_in_4bit": True}}
-    plain = result.usage(False, False, bits, str(tmp_path), "out/x")
+    plain = result.usage(False, False, bits, None, str(tmp_path), "out/x")
     stated = "quantization_config={'load_in_4bit': True}"
     assert f'AutoPeftModelForCausalLM.from_pretrained("out/x", {stated})' in "\n".join(plain)
-    scaled = "\n".join(result.usage(False, False, {**bits, "rope_scaling": {"factor": 4.0}}, str(tmp_path), "out/x"))
+    settings = {**bits, "rope_scaling": {"factor": 4.0}}
+    scaled = "\n".join(result.usage(False, False, settings, None, str(tmp_path), "out/x"))
     compile(scaled, "use", "exec")
     assert f'AutoModelForCausalLM.from_pretrained("a/b", config=config, {stated})' in scaled
     assert "config.quantization_config" not in scaled
