@@ -162,8 +162,8 @@ class Calls:
     def __init__(self) -> None:
         self.texts, self.rendered = list[Text](), list[Any]()
         self.chats = list[tuple[Text | None, int, int]]()
-        """For each call of apply_chat_template: the text whose encoding it returned (None if it did more than encode
-        one text), and how many texts and renderings were recorded by its end."""
+        """For each call of apply_chat_template: the text that it encoded (None if it did anything else), and how many
+        texts and how many renderings had been recorded when it returned."""
         self.restart()
 
     def restart(self) -> None:

@@ -277,7 +277,7 @@ def wrong_turns(value: object, speaker: str, name: str) -> str | None:
             turn = from_caller(turn)
             who = turn["from"]
             if who in CALLERS:
-                return f'the value of a turn from `{who}` is not a call as JSON, such as {{"name": "add"}}'
+                return f'the value of a turn from `{who}` must be a call in JSON, such as {{"name": "add"}}'
         if speaker == "from" and (not isinstance(who, str) or who not in ROLES):
             return f"`{str(who)[:40]}` is no known speaker" if who is not None else "a turn does not name its speaker"
         calls = turn.get("tool_calls") or turn.get("function_call")

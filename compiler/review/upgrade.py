@@ -209,7 +209,9 @@ def _report(found: Difference, pins: Sequence[Pin], old: str, new: str) -> Itera
         f"Different on {new}; no setting keeps the old value": [
             f"{one.name}  {one.before} -> {one.after}" for one in (*changed, *found.follows)
         ],
-        "Only logged differently": [f"{one.name}  {one.before} -> {one.after}" for one in moved if one not in changed],
+        "Changed only in the log; training is the same": [
+            f"{one.name}  {one.before} -> {one.after}" for one in moved if one not in changed
+        ],
         f"Removed on {new}": [
             f"{one.name} = {one.before}" + (f"  ({one.why})" if one.why else "")
             for one in found.arguments

@@ -128,7 +128,8 @@ class Facts:
     liger: Literal["argument", "runtime"]
     """What applies Liger's kernels: transformers (through the argument `use_liger_kernel`) or the bundle's runtime."""
     liger_fused_loss: bool
-    """Whether `liger` also turns on Liger's fused loss. If not, TRL computes the loss with its own fused head."""
+    """Whether `liger` also turns on Liger's fused loss. If not, TRL's own code computes the output head and
+    the loss together."""
     liger_scores: bool
     """Whether Liger's kernels for a model's layers work in a reward model."""
     compile_backends: Names

@@ -12,7 +12,7 @@ from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.tree import Value
 
 NULLS = ("none", "null", "nil", "~")
-"""Values that leave an argument unset in Python, YAML and JSON."""
+"""Words that people write for "no value", in lower case."""
 ALL = ("all", "none", "unlimited", "inf")
 UNSET = {
     "save.resume": (

@@ -267,8 +267,8 @@ def section() -> list[str]:
     reasons = Counter(
         unplanned(row) for row in points.rows("throughput_points.jsonl") if "llm-foundry" not in row["source"]
     )
-    left = ", ".join(f"{many} {why}" for why, many in sorted(reasons.items()) if why)
-    return [*out, "", f"These rows of throughput_points.jsonl from other sources have no prediction: {left}.", ""]
+    left = ", ".join(f"{why}: {many}" for why, many in sorted(reasons.items()) if why)
+    return [*out, "", f"These rows of throughput_points.jsonl from other sources have no prediction ({left}).", ""]
 
 
 def table() -> dict[str, object]:

@@ -29,8 +29,8 @@ from xpc.grammar.diagnostic import ERROR
 
 
 def refused(proof: Proof, folder: str) -> tuple[bool, list[str]]:
-    """Return a pair: whether the proof's code refuses the proof's illegal spec, and the codes of errors in the legal
-    spec, which should have no errors.
+    """Return a pair: whether the proof's illegal spec has an error with the code of the rule under proof, and the codes
+    of all errors in its legal spec, which should have none.
     """
     location = Workspace(folder, allow_oom=True)
     found = check_text(proof.text.encode(), "t.xp", location)

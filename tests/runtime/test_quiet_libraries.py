@@ -23,7 +23,9 @@ FREE = "Padding-free training is enabled, but the attention implementation is no
 
 @pytest.fixture
 def printed() -> Iterator[list[str]]:
-    """Yield the messages that the loggers of the test print. During the test, they have no filters of earlier tests."""
+    """Yield the messages that the loggers of the test print. During the test, these loggers have no filters that earlier
+    tests left.
+    """
     messages: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]

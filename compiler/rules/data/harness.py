@@ -65,8 +65,8 @@ def nothing_executed(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP522", "math-hard-left-out", "note")
 def leaderboard(spec: Spec) -> Iterator[Finding]:
-    """`leaderboard` runs all groups of the Open LLM Leaderboard except `leaderboard_math_hard`. The data of this group,
-    a part of MATH, was withdrawn from the hub.
+    """`leaderboard` runs all groups of the Open LLM Leaderboard except `leaderboard_math_hard`. Its data, which is a
+    part of MATH, was withdrawn from the hub.
 
     Why it is bad: the result is not the complete leaderboard.
 

@@ -37,7 +37,7 @@ def from_caller(turn: Mapping[str, Any], where: str) -> dict[str, Any]:
     functions = [one.get("function", one) if isinstance(one, dict) else None for one in calls or [None]]
     if not all(isinstance(one, dict) and "name" in one for one in functions):
         raise RunError(
-            f"{where}: the value of a turn from {turn['from']!r} is not a call as JSON, such as "
+            f"{where}: the value of a turn from {turn['from']!r} must be a call in JSON, such as "
             f'{{"name": "add", "arguments": {{}}}}: {str(turn.get("value"))[:40]}'
         )
     made = [{"type": "function", "function": one} for one in functions]

@@ -1,5 +1,5 @@
-"""Scripts run with a trainer that only records its arguments. On each stack, the bundle of the imported script must
-have the recorded values.
+"""Scripts run with a trainer that only records the arguments that it gets. On each stack, the bundle of the imported
+script must have these values.
 """
 
 from __future__ import annotations

@@ -42,9 +42,9 @@ def test_a_turn_of_a_caller_is_a_tool_call(speaker: str, value: object) -> None:
 @pytest.mark.parametrize("value", ["Hello", "[]", "{}", '"add"', "[1]", "5", "true", 5, None])
 def test_a_turn_of_a_caller_without_a_call_is_refused_by_both(value: object) -> None:
     stored = {"from": "function_call", "value": value}
-    with pytest.raises(RunError, match=r"row 3: the value of a turn from 'function_call' is not a call as JSON"):
+    with pytest.raises(RunError, match=r"row 3: the value of a turn from 'function_call' must be a call in JSON"):
         message_fields.packed(stored, "row 3")
-    assert "is not a call as JSON" in str(row_shapes.wrong_turns([stored], "from", "conversations"))
+    assert "must be a call in JSON" in str(row_shapes.wrong_turns([stored], "from", "conversations"))
 
 
 @pytest.mark.parametrize("given", ["", " ", None, "null", {}, "{}"])
