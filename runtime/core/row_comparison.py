@@ -119,16 +119,16 @@ def _of_conversation(messages: list[dict[str, Any]], tokenizer: Any) -> Iterator
     except Exception:  # a template may raise any exception
         return
     written = {loss for mark, loss in marks.found if mark in text}
-    place = 0
+    # a text after the reasoning that is not written as it is, such as `a < b`, of which a filter makes `a &lt; b`
+    own, how = [THOUGHTS.split(str(turn.get("content") or ""))[-1].strip() for turn in turns], ""
     for mark, loss in marks.found:
-        missing, place = place < 0, text.find(mark)
-        # Skip the end of a text if its beginning is already reported as missing, and reasoning if the template has
-        # rendered it from another key.
-        if place < 0 and (missing if loss.how == END else loss.kind == "reasoning" and loss in written):
-            continue
+        incomplete, place = how == "missing", text.find(mark)
         how = "missing" if place < 0 else _form(loss.kind, text[max(0, place - 200) : place])
         how = how or "twice" * (loss.kind == "content" and text.count(mark) > 1)
-        if how:
+        how = how or "missing" * (loss.kind == "content" and loss.role != "tool" and own[loss.turn or 0] not in text)
+        # skip the end of a text whose beginning is reported, and reasoning that is rendered from another key
+        skipped = incomplete if loss.how == END else loss.kind == "reasoning" and loss in written
+        if how and not (skipped and how == "missing"):
             yield Loss(loss.kind, loss.turn, loss.piece, how, loss.role)
 
 

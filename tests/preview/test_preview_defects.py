@@ -44,6 +44,7 @@ TEMPLATES = {
     "ends_first": TURN + MARKED.replace("@", "<|im_end|>{{ m.content }}<|im_end|>") + "\n{% endfor %}" + ASK,
     "cut_text": TURN + MARKED.replace("@", "{{ m.content[:6] }}<|im_end|>") + "\n{% endfor %}" + ASK,
     "small": TURN + MARKED.replace("@", "{{ m.content | lower }}<|im_end|>") + "\n{% endfor %}" + ASK,
+    "escapes": TURN + MARKED.replace("@", "{{ m.content | e }}<|im_end|>") + "\n{% endfor %}" + ASK,
     "written_twice": TURN + MARKED.replace("@", "{{ m.content * 2 }}<|im_end|>") + "\n{% endfor %}" + ASK,
     "dated": "{{ strftime_now('%d %B') }}" + TURN + MARKED.replace("@", "{{ m.content }}<|im_end|>") + "{% endfor %}"
     + ASK,
@@ -69,6 +70,7 @@ CALL = {"type": "function", "function": {"name": "add", "arguments": {"first": 1
 TOOL = {"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}
 ROWS = {
     "plain": [user("What is 1+1?"), assistant("It is 2.")],
+    "compared": [user("Is one less?"), assistant("1 < 2 is true.")],
     "two": [user("What is 1+1?"), assistant("It is 2."), user("And 2+2?"), assistant("It is 4.")],
     "long_question": [user("word " * 99), assistant("Short.")],
     "long_answer": [user("Write."), assistant("word " * 99)],
@@ -105,6 +107,7 @@ DEFECTS = {
         "XP598",
         "leaves out or changes the content 'It is 2.' of turn 1",
     ),
+    "text_with_entities": ("compared", "escapes", "", "XP598", "leaves out or changes the content '1 < 2 is true.' of"),
     "text_in_small_letters": ("plain", "small", "", "XP598", "leaves out or changes the content 'It is 2.' of turn 1"),
     "text_written_twice": ("plain", "written_twice", "", "XP599", "'It is 2.' of turn 1 (assistant) twice"),
     "date_of_today": ("plain", "dated", "", "XP529", "writes today's date into the row"),

@@ -219,6 +219,14 @@ def test_fields_are_json_text() -> None:
 LONG = "It is two, because one and one are two."
 
 
+def test_a_tool_result_may_be_written_as_json() -> None:
+    """The template of Llama 3.1 writes the result of a tool as a JSON text, as the published template does."""
+    row = {"messages": [turn("user", "a < b"), turn("tool", 'a "b" c'), turn("assistant", 'x "y" z')]}
+    reader = built_in("llama3.1")
+    assert '"a \\"b\\" c"' in rendered(row, reader)
+    assert found(row, reader) == []
+
+
 @pytest.mark.parametrize(
     ("written", "how", "piece"),
     [
@@ -227,6 +235,7 @@ LONG = "It is two, because one and one are two."
         ("content.split(',')[1]", "missing", LONG[:40]),
         ("content | upper", "missing", LONG[:40]),
         ("content | lower", "missing", LONG[:40]),
+        ("content | replace('one and', 'one &amp;')", "missing", LONG[:40]),
         ("content + message.content", "twice", LONG[:40]),
         ("content", "", ""),
         ("content | trim", "", ""),
