@@ -40,7 +40,8 @@ def _of_hub(bundle: Bundle, source: Source, split: str, streaming: bool) -> Any:
 
 def unreadable(bundle: Bundle, source: Source, split: str | None, error: BaseException) -> str:
     """Explain why rows cannot be read. For JSON Lines files, the explanation names the first bad row."""
-    part, why = split or source["split"], first_line(error.__cause__ or error)
+    part = split or source["split"]
+    why = first_line(error if isinstance(error, FileNotFoundError) else error.__cause__ or error)  # not "404"
     for feature in bundle.features:
         why = feature.source_unreadable(bundle, why, source, part)
     return f"cannot read {name(source)} ({part}): {why}"
@@ -55,5 +56,4 @@ def check_columns(row_format: RowFormat, source: Source, present: Sequence[str])
         raise RunError(f"{name(source)} has tools next to its conversations: write `columns = [conversations, tools]`")
     missing = [one for one in expected if one not in present]
     if missing:
-        has = f"it has {', '.join(map(repr, present))}"
-        raise RunError(f"{name(source)} has no column {', '.join(map(repr, missing))}; {has}")
+        raise RunError(f"{name(source)} has no column {str(missing)[1:-1]}; it has {str([*present])[1:-1]}")

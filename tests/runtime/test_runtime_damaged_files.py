@@ -114,6 +114,19 @@ def test_a_damaged_marker_is_nobodys_folder(tmp_path: Path, monkeypatch: pytest.
     assert output_folder.begin(bundle)[0] is None
 
 
+def test_a_revision_that_the_hub_lacks_is_named(tmp_path: Path) -> None:
+    """The error of `datasets` names the revision; its cause, an error of the hub's client, is only "404"."""
+    bundle = made(tmp_path)
+    error = FileNotFoundError("Revision 'c0ffee' doesn't exist for dataset 'org/rows' on the Hub.")
+    error.__cause__ = OSError("404 Client Error. (Request ID: 1)\n\nRevision Not Found")
+    reported = data_sources.unreadable(
+        bundle, {**bundle.data["sources"][0], "id": "org/rows", "path": None}, None, error
+    )
+    assert (
+        reported == "cannot read org/rows (train): Revision 'c0ffee' doesn't exist for dataset 'org/rows' on the Hub."
+    )
+
+
 def test_data_that_goes_away_while_it_is_read_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     bundle = made(tmp_path)
