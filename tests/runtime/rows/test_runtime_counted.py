@@ -5,6 +5,7 @@ the run stops.
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -49,6 +50,21 @@ def test_tokens_are_counted_before_they_are_cut(capsys: pytest.CaptureFixture[st
     assert found.facts() == {
         "rows": 4, "tokens": 16, "cut_rows": 2, "cut_tokens": 6, "left_out": 0, "unlearned": 0, "empty": 1,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("begin", "tokens"), [(None, 12), (7, 14)])
+def test_kto_adds_tokens_after_it_has_tokenized(begin: int | None, tokens: int) -> None:
+    """KTO of trl before 1.0 adds a begin token to a prompt and an end token to an answer, unless they are there."""
+    bundle = bundle_of("/b", plan("tiny", [source("d.jsonl")]))
+    bundle.features = (PairCounts(),)
+    columns = {"prompt_input_ids": [[7, 3], [3], [4, 4]], "answer_input_ids": [[5, 9], [5], [5, 5]]}
+    tokenizer = SimpleNamespace(bos_token_id=begin, eos_token_id=9)
+    rows = datasets.Dataset.from_dict({"prompt": ["a", "b", "c"]})
+    with truncation.watching(bundle) as found:
+        rows.map(lambda batch, tokenizer: columns, batched=True, fn_kwargs={"tokenizer": tokenizer})
+    counted = found.facts()
+    assert counted is not None
+    assert (counted["rows"], counted["tokens"]) == (3, tokens)
 
 
 def test_what_is_not_cut_is_not_reported(capsys: pytest.CaptureFixture[str]) -> None:
