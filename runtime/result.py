@@ -262,31 +262,31 @@ def usage(
 def _loading(folder: str, written: str, task: str, scores: bool, settings: Mapping[str, Any]) -> list[str]:
     """The lines of Python that load the weights in ``folder`` as the pipeline ``ask``.
 
-    A pipeline can load most adapters itself, but it would use the base's tokenizer, which may have another chat
-    template and fewer tokens. So peft loads adapters, except for models that read images.
+    peft loads adapters. A pipeline would use the base's tokenizer, which may have another chat template and fewer
+    tokens, and the magnitudes of DoRA would be lost (transformers 5.23).
     """
     place, adapters = json.dumps(written, ensure_ascii=not written.isprintable()), {}
     with suppress(OSError, ValueError), open(os.path.join(folder, "adapter_config.json"), encoding="utf-8") as file:
         adapters = json.load(file)
-    if not adapters or task.startswith("image"):
-        return ["from transformers import pipeline", f"ask = pipeline({json.dumps(task)}, {place})"]
-    loader = "SequenceClassification" if scores else "CausalLM"
+    if not adapters:
+        return ["from transformers import pipeline", f'ask = pipeline("{task}", {place})']
+    images, labels = task.startswith("image"), ", num_labels=1" * scores
+    loader = "SequenceClassification" if scores else "ImageTextToText" if images else "CausalLM"
+    reader = "Processor" if images else "Tokenizer"
     # get_base_model() keeps the adapters in the layers; a pipeline would log that a PeftModel is not supported
-    ask = (
-        f"ask = pipeline({json.dumps(task)}, model.get_base_model(), tokenizer=AutoTokenizer.from_pretrained({place}))"
-    )
-    labels, bits = ", num_labels=1" * scores, settings.get("quantization_config")
+    ask = f'ask = pipeline("{task}", model.get_base_model(), {reader.lower()}=Auto{reader}.from_pretrained({place}))'
+    bits = settings.get("quantization_config")
     rounded = f", quantization_config={bits}" if bits else ""
-    if all(value is bits for value in settings.values()):
+    if not images and all(value is bits for value in settings.values()):
         return [
             f"from peft import AutoPeftModelFor{loader}", "from transformers import AutoTokenizer, pipeline",
             f"model = AutoPeftModelFor{loader}.from_pretrained({place}{labels}{rounded})", ask,
         ]  # fmt: skip
-    revision = adapters.get("revision")
-    base = json.dumps(adapters["base_model_name_or_path"]) + (f", revision={json.dumps(revision)}" if revision else "")
+    at = f", revision={json.dumps(adapters['revision'])}" if adapters.get("revision") else ""
+    base = json.dumps(adapters["base_model_name_or_path"]) + at
     return [
         "from peft import PeftModel",
-        f"from transformers import AutoConfig, AutoModelFor{loader}, AutoTokenizer, pipeline",
+        f"from transformers import AutoConfig, AutoModelFor{loader}, Auto{reader}, pipeline",
         f"config = AutoConfig.from_pretrained({base}{labels})",
         *(f"config.{name} = {value!r}" for name, value in settings.items() if value is not bits),
         f"base = AutoModelFor{loader}.from_pretrained({base}, config=config{rounded})",

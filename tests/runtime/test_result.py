@@ -296,6 +296,16 @@ def test_the_lines_of_use_load_the_base_in_as_many_bits_as_it_was_trained(tmp_pa
     assert "config.rope_scaling = {'factor': 4.0}" in scaled
 
 
+def test_the_lines_of_use_load_adapters_of_a_model_that_reads_images(tmp_path: Path) -> None:
+    """With transformers 5.23, `pipeline(task, folder)` drops the magnitudes of DoRA; peft loads them."""
+    (tmp_path / "adapter_config.json").write_text('{"peft_type": "LORA", "base_model_name_or_path": "a/b"}')
+    (tmp_path / "processor_config.json").write_text("{}")
+    text = "\n".join(result.usage(False, True, {}, str(tmp_path), "out/x"))
+    compile(text, "use", "exec")
+    assert 'base = AutoModelForImageTextToText.from_pretrained("a/b", config=config)' in text
+    assert 'processor=AutoProcessor.from_pretrained("out/x")' in text
+
+
 def test_the_lines_of_use_name_a_folder_as_it_is_written() -> None:
     assert '"/out/Käse"' in result.usage(False, False, {}, None, "/out/Käse")[1]
 
