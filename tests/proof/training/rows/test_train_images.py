@@ -137,6 +137,32 @@ def goes_on_to_the_same_end(location: Path, name: str) -> None:
     assert [one["loss"] for one in events(out)] == [one["loss"] for one in events(complete)]
 
 
+USED = """\
+import json, sys, torch, transformers
+from PIL import Image
+out = sys.argv[1]
+text = open(f"{out}/README.md").read().partition("## Use")[2]
+exec(text.partition("```python\\n")[2].partition("print(")[0].replace('"out/dora"', json.dumps(out)))
+prompt = "<|im_start|>user\\n<|vision_start|><|image_pad|><|vision_end|>Which?"
+batch = ask.processor(text=[prompt], images=[Image.open(sys.argv[2])], return_tensors="pt")
+merged = transformers.AutoModelForImageTextToText.from_pretrained(f"{out}/merged", dtype=ask.model.dtype)
+with torch.no_grad():
+    one, other = (each.eval()(**batch).logits for each in (ask.model, merged))
+print((one - other).abs().max().item())
+"""
+
+
+def test_the_printed_lines_load_the_magnitudes_of_dora(location: Path) -> None:
+    trained(location, "dora", "lora(rank=4, dora)", "save(merge)")
+    (location / "used.py").write_text(USED, encoding="utf-8")
+    done = subprocess.run(
+        [tiny_vision.python(), "used.py", "out/dora", "pictures/red.png"], cwd=location,
+        env=tiny_vision.environment(), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert float(done.stdout.splitlines()[-1]) < 1e-5
+
+
 def events(out: Path) -> list[dict[str, Any]]:
     """The events of a run that have a loss."""
     lines = (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
