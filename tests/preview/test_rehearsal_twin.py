@@ -42,6 +42,12 @@ def test_zero_stays_and_gpus_become_two_processes() -> None:
     assert set(replaced(made)) >= {"strategy.offload", "precision", "memory.liger"}
 
 
+def test_zero_stays_on_one_gpu() -> None:
+    made = twin(written(strategy="zero2(offload=optimizer)", hardware="1 x h100-80gb"))
+    assert "strategy zero2" in made.text
+    assert "strategy" not in replaced(made)
+
+
 def test_fsdp_becomes_ddp_and_says_so() -> None:
     made = twin(written(strategy="fsdp"))
     assert replaced(made)["strategy"] == ("fsdp", "ddp")

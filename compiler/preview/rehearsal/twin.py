@@ -210,14 +210,16 @@ def _replacement(model: Model, folder: str) -> Model:
 
 
 def _machine(draft: _Draft) -> None:
-    """Set the hardware, the strategy and the precision. ZeRO and DDP get two processes, and FSDP is replaced by DDP."""
+    """Set the hardware, the strategy and the precision. A run of several processes gets two, and FSDP is replaced by
+    DDP.
+    """
     spec = draft.spec
     strategy = spec.text("strategy")
     several = spec.hardware.world > 1
     draft.put("hardware", "2 x cpu" if several else "cpu")
-    if not strategy.startswith("zero") or not several:
+    if not strategy.startswith("zero"):
         draft.clear("strategy")
-        draft.put("strategy", "ddp", "a CPU has no FSDP" if several else ONE_MACHINE)
+        draft.put("strategy", "ddp", "a CPU has no FSDP")
     precision = spec.text("precision")
     if precision == "fp32" or (precision == "bf16" and draft.values["strategy"].value == "ddp"):
         return
