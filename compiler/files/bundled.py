@@ -168,6 +168,12 @@ def as_written(data: bytes, copies_of: Mapping[str, str]) -> bytes:
     A dropped line stays as an empty line, so the other lines keep their numbers.
     """
     text = written(lines(data.decode("utf-8", "surrogateescape")), True)
+    return with_original_names(text, copies_of).encode("utf-8", "surrogateescape")
+
+
+def with_original_names(text: str, copies_of: Mapping[str, str]) -> str:
+    """A text of a spec in which the names of copies, such as `"files/reward-1a2b3c4d.py:f"`, are the names of the
+    original files. `copies_of` maps original names to copies.
+    """
     names = {copy: quoted(name)[:-1] for name, copy in copies_of.items()}
-    text = PATH.sub(lambda found: names.get(found[1], found[0]), text)
-    return text.encode("utf-8", "surrogateescape")
+    return PATH.sub(lambda found: names.get(found[1], found[0]), text)

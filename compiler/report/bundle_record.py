@@ -14,7 +14,7 @@ from xpc.compiler.report.run_record import RunRecord, table
 from xpc.compiler.review.finished_run import DECISIVE, contents, decisive_digest, read_json
 from xpc.compiler.review.operands import Operand, open_operand
 from xpc.compiler.spec.checked import CheckedSpec
-from xpc.grammar.record import record
+from xpc.grammar.record import field, record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +30,8 @@ MOST = 200
 @record
 class BundleRecord:
     """A bundle: its trainer_args.json (`stated`), its pins, and its spec with the plan. If this version of xpc cannot
-    compile the spec, the spec and the plan are None, and `broken` is the reason.
+    compile the spec, the spec and the plan are None, and `broken` is the reason. `copies_of` maps the names of the
+    spec's files to their copies in the bundle.
     """
 
     folder: str
@@ -41,6 +42,7 @@ class BundleRecord:
     plan: Plan | None
     operand: Operand | None
     broken: str = ""
+    copies_of: Mapping[str, str] = field(factory=dict)
 
 
 def digest_of(folder: str) -> str:
@@ -140,14 +142,16 @@ def read_bundle(folder: str) -> BundleRecord:
         text = ""
     lines = (line.partition("#")[0].partition(";")[0].partition("==") for line in text.splitlines())
     pins = {name.partition("[")[0].strip(): version.strip() for name, equals, version in lines if equals}
+    copies_of: Mapping[str, str] = {}
     try:
         with open_operand(folder) as one:
             if isinstance(one.workspace, bundled.BundleWorkspace):
                 one.workspace.data_root = os.environ.get("XPC_DATA_ROOT", "")
+                copies_of = one.workspace.copies_of
             operand = one.check(one.name)
     except UsageError as error:
         return BundleRecord(folder, digest_of(folder), stated, pins, None, None, None, str(error))
     if operand.errors:
         return BundleRecord(folder, digest_of(folder), stated, pins, None, None, None, operand.errors[0].message)
     spec = operand.runs[0].spec
-    return BundleRecord(folder, digest_of(folder), stated, pins, spec, plan(spec), operand)
+    return BundleRecord(folder, digest_of(folder), stated, pins, spec, plan(spec), operand, copies_of=copies_of)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from xpc.compiler.files.bundled import with_original_names
 from xpc.compiler.language.items import BASE, SPEC
 from xpc.compiler.language.launch_settings import readers
 from xpc.compiler.language.schema import BY_PATH
@@ -132,7 +133,8 @@ def _settings(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
         setting = BY_PATH[path]
         if path.startswith("launch.") and spec.text("launch") not in readers(setting):
             continue  # settings of another engine come from the extended spec, and this run does not use them
-        text, written = cut(show(setting, value.value), quoted=False), value.origin.kind in (SPEC, BASE)
+        shown = with_original_names(show(setting, value.value), one.copies_of)
+        text, written = cut(shown, quoted=False), value.origin.kind in (SPEC, BASE)
         row = Row("Settings", path, text if written else "", text, why="" if written else value.origin.name)
         # a setting without trainer arguments cannot be compared, so assume that the run used the value in its bundle
         if same:

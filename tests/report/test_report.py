@@ -247,6 +247,18 @@ def test_each_reward_function_of_several_runs_has_a_panel(location: Path) -> Non
     assert rows("out/x")["rewards/format/mean"]["ran"] == "0.5 -> 0.5, best 0.5 at step 1"
 
 
+def test_files_have_the_names_of_the_spec_and_not_of_their_copies(location: Path) -> None:
+    put(location, {"mine/judge.py": "def liked(completions, **columns):\n    return [0.0 for _ in completions]\n"})
+    method = 'method grpo(rewards=[file("mine/judge.py:liked", weight=0.5)], generations=4)\n'
+    compiled(
+        location,
+        "y",
+        SPEC.replace('"rows.jsonl" for 2 epochs', "deepmath-103k for 8 steps").replace(" seq=1024", "") + method,
+    )
+    found = rows("y.bundle")["method.rewards"]
+    assert found["asked"] == found["planned"] == '[file("mine/judge.py:liked", weight=0.5)]'
+
+
 def test_a_sweep_is_its_members(location: Path) -> None:
     put(location, {"s.xp": SPEC.replace('save "out"', "sweep { lr = [1e-5, 3e-5] }")})
     assert main(["compile", "s.xp", "-o", "s.bundle"]) == 0
