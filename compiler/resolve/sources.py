@@ -270,9 +270,10 @@ class _Finder:
             few = [one for one in WITH_IMAGES if named is not None and len(named) < len(SHAPES[one])]
             order = tuple(one for one in (*pictured, *order) if one not in few)
             found = next((name for name in order if set(SHAPES[name]) <= set(columns)), None)
-            if found is None and named is not None and set(named) <= set(columns):
-                found = of_count(METHODS[method].shapes, len(named)) or _of_one_column(source, named, head)
-                found = found if found in METHODS[method].shapes else None
+            shapes = METHODS[method].shapes
+            if found not in shapes and named is not None and set(named) <= set(columns):
+                other = of_count(shapes, len(named)) or _of_one_column(source, named, head)
+                found = other if other in shapes else found
             if found is None and set(ALPACA) <= set(columns):
                 source = evolve(source, shape="prompt_completion", columns=ALPACA, context=INPUT)
             elif found is None:

@@ -49,13 +49,13 @@ def verify_run(folder: str, out: str, steps: int | None) -> tuple[str, int]:
 
 def _malformed(summary: Mapping[str, Any], plan: Mapping[str, Any]) -> Iterator[str]:
     """The names of values in summary.json that are missing, or whose type is not the type that a run writes. For a
-    method that generates, `data` (counts of rows) may be missing.
+    method that generates, and for a stream of rows, `data` (counts of rows) may be missing.
     """
     counts = ("steps", "sequences", "world")
     yield from (name for name in counts if type(summary.get(name)) is not int)
     yield from (name for name in ("arguments", "versions") if not isinstance(summary.get(name), dict))
-    uncounted = plan["method"]["generates"] and summary.get("data") is None
-    if not uncounted and not isinstance(summary.get("data"), dict):
+    uncounted = plan["method"]["generates"] or plan["data"].get("streaming")
+    if not (uncounted and summary.get("data") is None) and not isinstance(summary.get("data"), dict):
         yield "data"
     versions = summary.get("versions")
     if isinstance(versions, dict) and not all(isinstance(one, str | None) for one in versions.values()):

@@ -58,6 +58,14 @@ def test_run_that_matches_its_bundle_has_no_finding(location):
     assert verified(location) == (0, "out is what x.bundle asks for: 10 steps, 80 sequences, 640 tokens\n")
 
 
+def test_a_stream_has_no_counts_of_rows(tmp_path):
+    words = {"train": 'qwen2.5-3b on "rows.jsonl" for 10 steps', "hardware": "2 x cpu", "precision": "fp32"}
+    put(tmp_path, {"x.xp": spec("data(streaming)", batch="gbs=8 micro=2", **words), "rows.jsonl": ROWS})
+    assert xpc("compile", "x.xp", cwd=str(tmp_path)).returncode == 0
+    assert verified(tmp_path, data=None)[0] == 0
+    assert verified(tmp_path, data=[])[0] == 1
+
+
 @pytest.mark.parametrize("name", ["deepspeed", "chat_template_path"])
 def test_a_file_of_the_bundle_may_be_recorded_with_its_folder(name):
     assert same_argument(name, "files/a.json", "/runs/x.bundle/files/a.json")
