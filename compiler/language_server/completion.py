@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from xpc.compiler import registry, stacks
 from xpc.compiler.explain.reference import first_sentence
@@ -24,6 +24,9 @@ from xpc.compiler.language.schema import (
 from xpc.compiler.language.setting import Setting
 from xpc.compiler.language.typed import show
 from xpc.compiler.language_server.cursor_context import CursorContext, setting_of_value
+from xpc.compiler.rules.optimizer.requirements import LOW_RANK, MOMENTUM, OF_MUON, PROJECTED
+from xpc.compiler.rules.optimizer.schedule import READ_BY
+from xpc.compiler.rules.strategy.sharding import FSDP_ONLY, ZERO_ONLY
 from xpc.grammar.record import record
 
 WORDS = ("xpc 1", "train", "extends", "data")
@@ -52,6 +55,21 @@ precision bf16
 batch(gbs=${5:16}, seq=${6:1024})
 """
 """A snippet that inserts a complete spec into an empty file."""
+
+
+OF_CHOICE: Mapping[str, Sequence[str]] = {
+    **READ_BY,
+    **dict.fromkeys(PROJECTED, LOW_RANK),
+    **dict.fromkeys(OF_MUON, ("muon",)),
+    "optimizer.momentum": MOMENTUM,
+    **{f"strategy.{name}": ("zero1", "zero2", "zero3") for name in ZERO_ONLY},
+    **{f"strategy.{name}": ("fsdp", "fsdp1", "hsdp") for name in FSDP_ONLY},
+    "strategy.shard": ("hsdp",),
+    "strategy.activation_checkpointing": (),
+}
+"""Maps each setting that rules refuse for most choices of its clause to the choices that read it (XP221, XP241, XP401,
+XP404).
+"""
 
 
 def complete(location: CursorContext) -> list[Item]:
@@ -92,9 +110,12 @@ def _names(location: CursorContext) -> Iterator[Item]:
 
 
 def _is_legal(row: Setting, chosen: str) -> bool:
-    """Whether a setting can be used together with the choice `chosen` of its clause. The choice is a method, an engine
-    or a kind of adapter.
+    """Whether a setting can be used together with the choice `chosen` of its clause. The choice is a method, an engine,
+    a strategy, an optimizer, a schedule or a kind of adapter.
     """
+    readers, choices = OF_CHOICE.get(row.path), BY_PATH[row.clause].choices if row.path in OF_CHOICE else ()
+    if readers is not None and (not readers or (chosen in choices and chosen not in readers)):
+        return False
     if row.clause == "lora" and chosen in ADAPTERS:
         if chosen not in OF_KIND:
             return row.name != "block_size"

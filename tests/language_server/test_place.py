@@ -86,6 +86,27 @@ def test_completion_depends_on_the_place(needle, offered, not_offered):
     assert not labels & not_offered
 
 
+@pytest.mark.parametrize(
+    ("line", "offered", "not_offered"),
+    [
+        ("strategy ddp(", {"context_parallel"}, {"overlap_comm", "reshard", "shard", "activation_checkpointing"}),
+        ("strategy zero2 {\n  ", {"overlap_comm", "offload"}, {"reshard", "shard", "activation_checkpointing"}),
+        ("strategy hsdp(", {"reshard", "shard", "state_dict"}, {"overlap_comm", "activation_checkpointing"}),
+        ("optimizer adafactor(", {"lr", "clip"}, {"rank", "targets", "momentum", "adamw_lr"}),
+        ("optimizer galore_adamw(", {"rank", "targets"}, {"momentum", "adamw_lr"}),
+        ("optimizer muon(", {"momentum", "adamw_lr"}, {"rank", "targets"}),
+        ("schedule cosine(", {"warmup", "min_lr", "warmup_lr"}, {"power", "cycles", "max_lr", "decay_type"}),
+        ("optimizer {\n  ", {"lr", "rank", "momentum"}, set()),
+        ("strategy {\n  ", {"overlap_comm", "reshard", "shard"}, {"activation_checkpointing"}),
+    ],
+)
+def test_settings_of_another_choice_are_not_offered(line, offered, not_offered):
+    text = f"xpc 1\ntrain qwen2.5-3b on capybara\n{line}"
+    labels = {one.label for one in complete(context_at(text, len(text)))}
+    assert offered <= labels
+    assert not labels & not_offered
+
+
 def test_no_completion_in_a_comment():
     assert complete(at("# gbs = ")) == []
 
