@@ -51,7 +51,8 @@ def loss_mask(spec: Spec) -> Iterator[Finding]:
             if source in reported:
                 continue
             reported.append(source)
-            answers = path == "method.assistant_only" and source.shape == "prompt_completion"
+            answers = path == "method.assistant_only" and spec.get("method.completion_only") is not False
+            answers = answers and all(one.shape == "prompt_completion" for one in spec.data)
             yield Finding(
                 spec.location(path, f"needs {what}"),
                 f"`{path[7:]}` cannot be used with rows of {source.shape}",
