@@ -69,9 +69,10 @@ def test_specs_have_colours(site):
     assert all(f'<span class="{kind}">' in sample for kind in ("k", "m", "na", "nc", "s"))
 
 
-MISSED = 0.043
-"""For at most this share of the questions, the first result may be a wrong section; 0.042 was measured. For new
-questions, more results are wrong: of 240 questions that nobody had looked at before, 57; of 314 later ones, 47.
+MISSED = 0.035
+"""For at most this share of the questions, the first result may be a wrong section; 0.033 was measured. For new
+questions, more results are wrong: of 240 questions that nobody had looked at before, 57; of 314 later ones, 47; of the
+last 246 ones, 58, of which the last 56 had 6.
 """
 
 
@@ -141,6 +142,8 @@ def test_the_search_answers_questions(site, tmp_path):
         pytest.param("what do I put in the jsonl", "Which dataset format", id="everyday words"),
         pytest.param("model outputs empty <think></think>", "Reasoning in some rows only", id="a tag"),
         pytest.param("saving a checkpoint fails with ZeRO-3", "Saving a checkpoint fails", id="another meaning"),
+        pytest.param("is my data sent to anybody", "Does xpc send my data", id="an irregular verb"),
+        pytest.param("chat with my model in the terminal", "How do I chat with the trained model", id="not terminate"),
     ],
 )
 def test_the_search_finds_other_words(site, tmp_path, question, title):

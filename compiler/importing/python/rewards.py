@@ -198,7 +198,7 @@ def stub(functions: Sequence[tuple[str, object]]) -> bytes:
 
 
 def _parts(machine: Machine, labels: Sequence[str], data: Data | None) -> dict[str, str]:
-    """Maps each name at the top level of a file to the file, for the files `labels` and those with functions over rows."""
+    """Maps each name at the top level of a file to the file. Reads `labels` and the files with functions over rows."""
     by = [one.label for one in (data.functions if data is not None else {}).values()]
     return {
         name: label
