@@ -35,5 +35,5 @@ def message(count: str, word: str) -> str:
 def remedy(value: str | None) -> str:
     """The help for a number with a word after it, such as `100 steps`: what to write instead."""
     if value is None:
-        return "write a number of steps, `epoch`, or a share of the run such as `every = 5%`"
+        return "write a number of steps, or a share of the run such as `5%`; `every` also takes `epoch`"
     return f"write `{value}`"

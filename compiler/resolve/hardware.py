@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from xpc.compiler import registry
 from xpc.compiler.language.codes import Problems
 from xpc.compiler.language.items import DEFAULT
@@ -11,7 +13,7 @@ from xpc.compiler.language.setting import Path
 from xpc.compiler.spec.resources import Hardware, Model
 from xpc.compiler.spec.values import Origin, Value
 from xpc.grammar.diagnostic import Label
-from xpc.grammar.tree import Count, Number, Ref
+from xpc.grammar.tree import Count, Number, Ref, String
 
 DEFAULT_GPUS, DEFAULT_GPU = 8, "h100-80gb"
 
@@ -42,7 +44,10 @@ def find_hardware(loaded: MergedSpec, values: dict[Path, Value], model: Model, p
         help = f"write `hardware {many} x GPU`, with the name of your GPU (`xpc list gpus` prints the names), or `cpu`"
         if isinstance(name, Ref) and (name.config or "").isdecimal():  # the number follows the GPU: `h100-80gb:8`
             known = registry.find_gpu(name.name)
-            help = f"write `hardware {name.config} x {known.name if known is not None else name.name}`"
+            if known is not None or name.name != "cuda":
+                help = f"write `hardware {name.config} x {known.name if known is not None else name.name}`"
+        elif isinstance(name, String) and re.fullmatch(r"\d+ ?x ?[\w.-]+|cpu", name.value):
+            help = f"write `hardware {name.value}`, without quotes"
         problems.report("XP104", "`hardware` takes a count and a GPU, or cpu", label, help=help)
         return Hardware(None, 1, nodes)
     if name.name == "cpu":

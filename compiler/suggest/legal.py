@@ -146,6 +146,9 @@ def _several_runs(row: Setting, item: Item, node: Value | None, typed: str) -> H
     """The help for several values of a setting that takes one: `lr = [1e-5, 2e-5]` becomes a sweep."""
     if not isinstance(node, List) or len(node.items) < 2 or row.kind.name not in ONE:
         return None
+    parts = [float(one) for one in re.findall(r"\d*\.\d+", typed)] if row.path == "data.holdout" else []
+    if sum(parts) == 1:  # `holdout = [0.95, 0.05]`: the parts of training and evaluation
+        return f"write `holdout = {min(parts) * 100:g}%`", Edit(node.span, f"{min(parts) * 100:g}%")
     form = f"sweep {{ {row.path if row.inner else row.name} = {item.label.source.slice(node.span)} }}"
     return (f"several values make several runs: write `{form}`" + (" outside of its block" if "." in row.path else ""),)
 
@@ -167,6 +170,8 @@ def _by_unit(wrong: InvalidValue, row: Setting, node: Value | None, typed: str) 
     # The unit `e` is an exponent without digits, as in `12e`. `2e-5%` as a learning rate probably does not mean 2e-7.
     if node.unit.lower() == "e" or (node.unit == "%" and row.path == "optimizer.lr" and node.value < 0.01):
         return None
+    if re.fullmatch("[kKmMgG][iI]?[bB]", node.unit) and row.kind.name in ("int", "tokens"):
+        return None  # `2kb` is not the number 2
     return _counted(row, node) if wrong.code == "XP105" and row.kind.name in SHARED else wrong.value
 
 
@@ -260,6 +265,9 @@ def intended(row: Setting, item: Item, node: Value | None) -> str | None:
         return None if isinstance(convert(row, alone), InvalidValue) else typed[1:-1].strip(" ,")
     if kind in ("int", "tokens") and typed.lower() in COUNTED:
         return str(COUNTED[typed.lower()])  # the number is written as a word, such as `nodes two`
+    parts = re.fullmatch(r"(\d+)/(\d+)", typed) if kind == "rows_or_share" else None
+    if parts is not None and int(parts[1]) + int(parts[2]) == 100:  # `holdout = 95/5`
+        return f"{min(int(parts[1]), int(parts[2]))}%"
     product = PRODUCT.fullmatch(typed) if kind in ONE and isinstance(node, Ref) else None
     if product is not None:  # the parser read the quotient `64/8` as a name like `org/name`
         return computed(product["one"], product["sign"], product["other"]) or None

@@ -15,7 +15,9 @@ from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Span
 from xpc.grammar.tree import Number
 
-TIMES = re.compile(r"(?P<name>[\w.]+)[ \t]*=[ \t]*(?P<count>\d+)[ \t]*x(?=[ \t]*(?:[),#\n]|$|[a-z_.]+[ \t]*=))")
+TIMES = re.compile(
+    r"(?P<name>(?!hardware)\b[\w.]+)(?:[ \t]*=[ \t]*|[ \t]+)(?P<count>\d+)[ \t]*x(?=[ \t]*(?:[),#\n]|$|[a-z_.]+[ \t]*=))"
+)
 """A pattern for a count with an `x` after it: `nodes=2x`."""
 COUNT = re.compile(r"(?P<count>\d+)[ \t]*x[ \t]*(?P<gpu>\d[\w.-]*)")
 HEX = re.compile(r"0x[0-9a-fA-F]{1,12}\b")
@@ -94,8 +96,8 @@ def _counted(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
     joined = JOINED.match(line, at)
     if joined is not None:
         return _of_cards(found, joined, start)
-    product = PRODUCT.search(line.replace("x", "*"), at)
-    if product is not None and product.start() == at and line[:at].rstrip().endswith("="):
+    product = next((one for one in PRODUCT.finditer(line.replace("x", "*")) if one.start() <= at <= one.end()), None)
+    if product is not None and line[: product.start()].rstrip().endswith("=") and "hardware" not in line:
         value = computed(product["one"], "*", product["other"])
         if value:
             help = f"write `{value}`: a spec has no arithmetic"

@@ -316,7 +316,7 @@ def clause_of(form: str) -> str:
     `packing`. "" for any other form.
     """
     call = CALL.fullmatch(form)
-    head = form if call is None else call["clause"].split(" ")[0]
+    head = form.removesuffix("=true") if call is None else call["clause"].split(" ")[0]
     if head in ("lora", "qlora"):
         return "lora"
     switch = head in schema.ADAPTERS or any(schema.children(row.path) for row in schema.TABLE if row.name == head)
@@ -326,7 +326,10 @@ def clause_of(form: str) -> str:
 def joined(forms: Sequence[str]) -> list[str]:
     """Join the settings of a clause, which may be written only once: `lora(rank=8, alpha=16)`."""
     out: dict[str, tuple[str, list[str]]] = {}
+    clauses = [clause_of(form) for form in forms]
     for form in forms:
+        if clauses.count(clause_of(form)) > 1:
+            form = form.removesuffix("=true")  # `lora=true` next to `lora(rank=8)`
         call, clause = CALL.fullmatch(form), clause_of(form)
         head = form if call is None else call["clause"]
         before, settings = out.get(clause or form, (head, []))

@@ -15,6 +15,10 @@ from xpc.grammar.source import Span
 
 CALL = re.compile(r"(?P<clause>[a-z_]+)\((?P<settings>[^()\n]*)\)")
 NAME = re.compile(r"(\w+)[ \t]*=")
+COUNT = re.compile(r"write `hardware (?P<count>\d+) x GPU`")
+CARD = re.compile(r"hardware(?: ?= ?| )(?P<gpu>[a-z][\w.-]*)")
+ALONE = re.compile(r"[ \t]*(?:- |--)?[\w\"'-]+[ \t]*[:= \t][ \t]*[\"']?\d+[\"']?,?[ \t]*(?:#.*)?")
+"""Patterns for a help with a number of GPUs, for a line with a GPU, and for a number on a line of its own."""
 
 
 def join_clauses(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
@@ -48,6 +52,42 @@ def join_edits(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
             help = f"write `{form}`" if first else f"leave the line out: `{form}` says it"
             out[at] = evolve(out[at], help=help[:600], edits=(Edit(span, form if first else ""),))
     return out
+
+
+def join_machines(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """Join a number of GPUs and their name on two lines: `gpus_per_node: 8` and `gpu_type: h100-80gb` become
+    `hardware 8 x h100-80gb`.
+    """
+    out = list(problems)
+    counts = [(at, found) for at, one in enumerate(out) if (found := COUNT.match(one.help or "")) and not one.edits]
+    cards = [(at, found) for at, one in enumerate(out) if (found := _card(one)) is not None]
+    if len(counts) != 1 or len(cards) != 1 or out[counts[0][0]].primary is None:
+        return out
+    (at, count), (other, card) = counts[0], cards[0]
+    label = out[at].primary
+    assert label is not None
+    start, end = line_bounds(label.source.text, label.span.start, label.span.start)
+    at_card = out[other].edits[0].span.start
+    first, last = line_bounds(_text(out[other]), at_card, at_card)
+    if not ALONE.fullmatch(label.source.text, start, end) or not first:
+        return out
+    form = f"hardware {count['count']} x {card}"
+    out[at] = evolve(out[at], help=f"write `{form}`", edits=(Edit(Span(start, end), form),))
+    gone = (Edit(Span(first - 1, last), ""),)
+    out[other] = evolve(out[other], help=f"leave the line out: `{form}` says it", edits=gone)
+    return out
+
+
+def _card(found: Diagnostic) -> str | None:
+    """The GPU on a line that a finding's edit changes to `hardware` with a GPU and without a number. None for any other
+    finding.
+    """
+    if len(found.edits) != 1 or not found.edits[0].text.startswith("hardware"):
+        return None
+    edit, text = found.edits[0], _text(found)
+    start, end = line_bounds(text, edit.span.start, edit.span.start)
+    card = CARD.fullmatch(text[start : edit.span.start] + edit.text + text[edit.span.end : end])
+    return None if card is None or card["gpu"] == "cpu" else card["gpu"]
 
 
 def _text(found: Diagnostic) -> str:
