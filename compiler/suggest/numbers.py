@@ -16,7 +16,8 @@ from xpc.grammar.source import Span
 from xpc.grammar.tree import Number
 
 TIMES = re.compile(
-    r"(?P<name>(?!hardware)\b[\w.]+)(?:[ \t]*=[ \t]*|[ \t]+)(?P<count>\d+)[ \t]*x(?=[ \t]*(?:[),#\n]|$|[a-z_.]+[ \t]*=))"
+    r"(?P<name>(?!hardware)\b[\w.]+)(?:[ \t]*=[ \t]*|[ \t]+)(?P<count>\d+)[ \t]*x"
+    r"(?=[ \t]*(?:[),#\n]|$|[a-z_.]+[ \t]*=))"
 )
 """A pattern for a count with an `x` after it: `nodes=2x`."""
 COUNT = re.compile(r"(?P<count>\d+)[ \t]*x[ \t]*(?P<gpu>\d[\w.-]*)")

@@ -67,8 +67,8 @@ LINE = re.compile(
 QUOTES = "\"'"
 WITH_A_NAME = ("data", "extra", "sweep", "launch", "hardware", "save")
 """Clauses that may have any word after their name, such as `data mix`."""
-MOST = 200
-"""At most this many options on a line are rewritten."""
+MOST, GUESSED = 200, 40
+"""At most MOST options on a line are rewritten, and only the first GUESSED findings get a guess for a name."""
 
 
 @record
@@ -92,7 +92,7 @@ def rewrite_options(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
         elif (name := named.get(at.source.name)) is not None and name.start <= at.span.start < name.end:
             continue
         elif at.span.start >= end or one.code not in (*CODES, "XP023"):
-            joined = _in_several_words(one) if one.code in NAMES_OF else None
+            joined = _in_several_words(one, len(out) < GUESSED) if one.code in NAMES_OF else None
             new = joined or (_rewritten(one) if one.code in CODES else one)
             out.append(new)
             places = (block_at(at.source.text, at.span.start, nested) for nested in (True, False))
@@ -105,8 +105,10 @@ def rewrite_options(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     return out
 
 
-def _in_several_words(found: Diagnostic) -> Diagnostic | None:
-    """The finding about a setting whose name has several words: `learning rate = 1e-5`. None for any other finding."""
+def _in_several_words(found: Diagnostic, guess: bool) -> Diagnostic | None:
+    """The finding about a setting whose name has several words: `learning rate = 1e-5`. None for any other finding, and
+    without `guess` for a name that only resembles a known one, because a guess takes time.
+    """
     assert found.primary is not None
     source = found.primary.source
     start, end = line_bounds(source.text, found.primary.span.start, found.primary.span.start)
@@ -117,9 +119,11 @@ def _in_several_words(found: Diagnostic) -> Diagnostic | None:
         return None
     name = "_".join(match["name"].split())
     clause = before[len(top) :].split(" ")[0] or None
+    known = is_known(name) or meaning(name, clause, exact=True) is not None
+    if not known and not guess:
+        return None
     advised = rewritten_in(before, f"{name}={as_value(match['one'])}")
-    unclear = advised.form is None and not advised.help.startswith("write ")
-    if unclear and not is_known(name) and meaning(name, clause, exact=True) is None:
+    if not known and advised.form is None and not advised.help.startswith("write "):
         return None
     label = Label(source, Span(match.start("name"), match.end("one")))
     edits = () if advised.form is None else (Edit(label.span, advised.form),)

@@ -302,6 +302,14 @@ INPUTS: dict[str, Callable[[int], Work]] = {
         lambda n: spec("".join(f"optimizr{one} {{ lrr = 1e-5 }}\n" for one in range(n)))
     ),
     "spec: machines": specs(lambda n: spec("".join(f"hardware 2 nodes x {one} h100-80gb\n" for one in range(n)))),
+    "spec: names of several words": specs(lambda n: spec("".join(f"aa{one} bb = 1\n" for one in range(n)))),
+    "spec: known names of several words": specs(lambda n: spec("learning rate = 1e-5\n" * n)),
+    "spec: calls that set": specs(lambda n: spec("".join(f"set(lr{one}, 1)\n" for one in range(n)))),
+    "spec: train blocks": specs(lambda n: spec("train { lr = 1e-5 }\n" * n)),
+    "spec: GPUs on lines": specs(lambda n: spec("n_gpus = 8\n" + "gpu_type = h100-80gb\n" * n)),
+    "spec: calls of Python": specs(lambda n: spec("o = SGD(p, lr=1, b=(1, 2), c='a')\n" * n)),
+    "spec: brackets of Python": specs(lambda n: spec("o = SGD(" + "a=(1," * n + ")")),
+    "spec: keys of keys": specs(lambda n: spec("a" + '["b"]' * n + " = 1")),
     "spec: an error that a correction shows": specs(
         lambda n: spec("".join(f"optimzer(lrr{one}=a)\nlora(rnk={one})\n" for one in range(n)))
     ),

@@ -28,6 +28,7 @@ LINE = "xpc 1\ntrain qwen2.5-3b on alpaca\n"
         "logging_first_step: false",
         "use_distributed_optimizer = false",
         "use_dora = false",
+        "load_in_4bit = false",
         "hub_private_repo: false",
     ],
 )
@@ -41,6 +42,13 @@ def test_a_line_that_changes_nothing_is_removed(typed):
 @pytest.mark.parametrize("typed", ["ema_decay = 0.999", "resume_from_checkpoint = out/a", "tensor_parallel_size = 2"])
 def test_a_line_without_an_equivalent_stays(typed):
     assert not checked(f"{LINE}{typed}\n").problems[0].edits
+
+
+@pytest.mark.parametrize("sign", [" =", ":"])
+def test_two_switches_that_are_off_do_not_turn_their_block_on(sign):
+    text = f"{LINE}use_dora{sign} false\nuse_rslora{sign} false\n"
+    edits = [edit for one in checked(text).problems for edit in one.edits]
+    assert applied(text, edits) == LINE
 
 
 def test_null_switches_a_number_off_where_it_can():

@@ -49,6 +49,11 @@ NOTATIONS = {
     "let": "let {name} = {value};",
     "brackets": "{name} = ({value})",
     "a fence": "```yaml\n{name} = {value}\n```",
+    "a key of a nested mapping": 'cfg["training"]["{name}"] = {quoted}',
+    "a call that sets": "set({name}, {value})",
+    "an attribute that is set": 'setattr(args, "{name}", {quoted})',
+    "a block": "train {{\n  {name} = {value}\n}}",
+    "words and a sign": "{words} = {value}",
 }
 HEADERS = {
     "of": "with a {words} of {bare}",
@@ -148,6 +153,17 @@ def test_settings_in_a_sentence_get_their_edits(notation, plain_cases):
         ("trainer = SFTTrainer(args=SFTConfig(packing=True))", "packing=true"),
         ("model:\n  lora_rank: 8", "\n  lora(rank=8)"),
         ("method: dpo\nbeta: 0.2", "method=dpo\nbeta=0.2"),
+        ("train {\n  lr = 1e-5\n  seed = 3\n}", "lr=1e-5\nseed=3"),
+        ("set(lr, 1e-5)", "lr=1e-5"),
+        ('cfg["optim"]["lr"] = 1e-5', "lr=1e-5"),
+        ("fsdp reshard after forward = true", "reshard"),
+        ("train batch size = 64", "gbs=64"),
+        ("walltime = 08:00:00", "launch slurm(time=8h)"),
+        ("lora: true\nlora_r: 16", "lora(rank=16)"),
+        ("num_nodes: 2\ngpus_per_node: 8\ngpu_type: h100-80gb", "nodes=2\nhardware 8 x h100-80gb"),
+        ("gpu = h100-80gb\nnum_gpus = 4", "hardware 4 x h100-80gb"),
+        ("policy.sequence_packing.enabled = true", "packing"),
+        ("save_interval = 500ba", "save(every=500)"),
     ],
 )
 def test_edits_of_lines_write_the_setting(written, right):
@@ -167,6 +183,10 @@ def test_edits_of_lines_write_the_setting(written, right):
         ("with dropout 0.1 in lora", " with lora(dropout=0.1)"),
         ("with a 4096 token context", " with seq=4096"),
         ("and push it to me/model", " with hub(name=me/model)"),
+        ("with jit_compile true", " with compile"),
+        ("with torch_dtype bfloat16 lr 1e-5", " with dtype=bf16 lr=1e-5"),
+        ("with eval_strategy epoch", " with eval(every=epoch)"),
+        ("with lora@rank=8", " with lora(rank=8)"),
     ],
 )
 def test_edits_of_sentences_write_the_setting(written, right):

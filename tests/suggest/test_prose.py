@@ -63,6 +63,10 @@ def test_a_line_that_is_not_understood_gets_no_edit(typed):
         ("model, tokenizer = F.from_pretrained(\n    max_seq_length = 2048,\n)", "seq=2048"),
         ('tokenizer = get_chat_template(tokenizer, chat_template="llama-3.1")', "chat_template=llama3.1"),
         ('parser.add_argument("--warmup", type=int, default=100)', "warmup=100"),
+        ("optim = torch.optim.SGD(params, lr=0.1)", "optimizer=sgd\nlr=0.1"),
+        ("o = Lion(model.parameters(), lr=1e-4, betas=(0.9, 0.99))", "optimizer=lion\nlr=1e-4\nbetas=[0.9, 0.99]"),
+        ("s = get_linear_schedule_with_warmup(o, num_warmup_steps=9)", "schedule=linear\nwarmup=9"),
+        ("args = TrainingArguments(output_dir='out/x', seed=3)", 'save="out/x"\nseed=3'),
     ],
 )
 def test_a_call_of_python_becomes_settings(typed, right):
