@@ -143,9 +143,9 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
 
 
 def _is_switch(one: KnownName) -> bool:
-    """Whether a name turns something on: the name of a flag, or one that implies a value, such as `zero3`."""
+    """Whether a name is the name of a flag."""
     row = schema.BY_PATH.get(one.path)
-    return bool(one.value) or (row is not None and row.kind is FLAG)
+    return row is not None and row.kind is FLAG
 
 
 @cache
