@@ -6,7 +6,7 @@ from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.language.advisor import Advisor
 from xpc.compiler.language.load import MergedSpec, load
 from xpc.compiler.resolve.experiment import resolve
-from xpc.compiler.rules import FIRST_RULE, check
+from xpc.compiler.rules import ASSUMED, FIRST_RULE, check, relevant
 from xpc.compiler.rules.core.legality import error_codes
 from xpc.compiler.spec import Spec
 from xpc.compiler.spec.checked import CheckedSpec
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from xpc.compiler.resolve.sweep import Grid
     from xpc.compiler.resolve.sweep_member import Member
 
-ASSUMED = "XP190"
 PASTED = (
     "XP014", "XP020", "XP021", "XP022", "XP023", "XP024", "XP025", "XP030", "XP032", "XP040", "XP043", "XP044", "XP101",
     "XP102", "XP103", "XP104",
@@ -99,27 +98,18 @@ def _check_text(data: bytes, name: str, workspace: Workspace) -> Checked:
     found = [*loaded.problems, *resolve_problems]
     if spec is not None:
         found += check(spec)
-    return _checked(loaded, spec, _relevant(found))
-
-
-def _relevant(found: list[Diagnostic]) -> list[Diagnostic]:
-    """Drop notes about assumed values if the spec has syntax errors or wrong names: such a value may be stated in a
-    line that could not be read.
-    """
-    if any(one.severity == ERROR and one.code < FIRST_RULE for one in found):
-        return [one for one in found if one.code != ASSUMED]
-    return found
+    return _checked(loaded, spec, relevant(found))
 
 
 def _check_sweep(loaded: MergedSpec, grid: Grid, workspace: Workspace) -> Checked:
     """Check every run of a sweep."""
     from xpc.compiler.pipeline.sweep_members import members
 
-    runs, found = members(loaded, grid, workspace, _relevant)
+    runs, found = members(loaded, grid, workspace)
     if any(one.severity == ERROR for one in grid.problems):
         # notes about assumed values are dropped, because the line with the error may state these values
         found = [one for one in found if one.code != ASSUMED]
-    checked = _checked(loaded, runs[0].spec, _relevant(found))
+    checked = _checked(loaded, runs[0].spec, relevant(found))
     return evolve(checked, members=tuple(runs) if checked.spec is not None else ())
 
 

@@ -6,7 +6,7 @@ members with a certain value is reported once, at this value. Any other finding 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from itertools import product
 
@@ -19,7 +19,7 @@ from xpc.compiler.pipeline.silence import apply as silence
 from xpc.compiler.resolve.experiment import resolve
 from xpc.compiler.resolve.sweep import MOST, Grid, Pick, fitted
 from xpc.compiler.resolve.sweep_member import APART, Member
-from xpc.compiler.rules import check
+from xpc.compiler.rules import check, relevant
 from xpc.compiler.rules.core.legality import error_codes
 from xpc.compiler.spec.checked import CheckedSpec
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Label
@@ -35,15 +35,8 @@ these findings are reported.
 """
 
 
-def members(
-    loaded: MergedSpec,
-    grid: Grid,
-    workspace: Workspace,
-    relevant: Callable[[list[Diagnostic]], list[Diagnostic]],
-) -> tuple[list[Member], list[Diagnostic]]:
-    """Check every member. Returns the members, and all findings about the sweep. `relevant` is a function that drops
-    notes which an error makes meaningless.
-    """
+def members(loaded: MergedSpec, grid: Grid, workspace: Workspace) -> tuple[list[Member], list[Diagnostic]]:
+    """Check every member. Returns the members, and all findings about the sweep."""
     rows = list(product(*grid.groups)) if grid.size <= MOST else [tuple(group[0] for group in grid.groups)]
     rows = rows[: workspace.most_members or None]
     names = _names(rows)

@@ -17,6 +17,7 @@ FIRST_RULE = "XP200"
 """Errors with a code below this one are about syntax and names. If a spec has such an error, xpc cannot tell which
 settings the user left out on purpose.
 """
+ASSUMED = "XP190"
 CHOSEN = ("hardware", "launch", "lora", "method", "optimizer", "precision", "schedule", "strategy", "track")
 """Settings whose value is a choice from a list, such as `optimizer`. If a spec misspells a choice, xpc continues with
 the default choice. Findings about the setting are then dropped, because they would be about the default and not about
@@ -57,6 +58,15 @@ def check(spec: Spec) -> list[Diagnostic]:
         from xpc.compiler.spec.folders import fewer
 
         return fewer(found)
+    return found
+
+
+def relevant(found: list[Diagnostic]) -> list[Diagnostic]:
+    """Drop notes about assumed values if the spec has syntax errors or wrong names: such a value may be stated in a
+    line that could not be read.
+    """
+    if any(one.severity == ERROR and one.code < FIRST_RULE for one in found):
+        return [one for one in found if one.code != ASSUMED]
     return found
 
 

@@ -204,9 +204,7 @@ class Stack:
         return {name: copy_of(value) for name, value in _base_arguments(self, config).items()}
 
     def base_argument(self, name: str, config: str) -> Json:
-        """The value of one argument in `base_arguments`. Raises KeyError for an argument that a bundle does not
-        state.
-        """
+        """The value of one argument of `base_arguments`. Raises KeyError for an argument that no bundle states."""
         return copy_of(_base_arguments(self, config)[name])
 
     def family(self, model_type: str | None) -> Family | None:
