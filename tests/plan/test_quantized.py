@@ -62,6 +62,12 @@ def test_embeddings_and_head_are_float32_where_the_trainer_makes_them_so(
     assert held.get("autocast copies", 0.0) == own + (facts.vocab * facts.hidden * 2 if widened else 0.0)
 
 
+@pytest.mark.parametrize(("nested", "scales"), [(False, 2**14 * 4), (True, 2**14 + 2**6 * 4)])
+def test_a_weight_of_4_bits_is_held_with_its_part_of_the_scales(nested: bool, scales: int) -> None:
+    """A million weights have 2^14 blocks of 64. Nested, a scale takes a byte, and 256 of them share a float32."""
+    assert packed_bytes(4, nested) * 2**20 == 2**19 + scales
+
+
 def test_deepspeed_casts_what_the_trainer_widened() -> None:
     made = load("target trl-0.24", "precision fp16", "qlora(rank = 16)", "zero1")
     assert not made.widened
