@@ -23,8 +23,8 @@ FREE = "Padding-free training is enabled, but the attention implementation is no
 
 @pytest.fixture
 def printed() -> Iterator[list[str]]:
-    """Yield the messages that the loggers of the test print. During the test, these loggers have no filters that earlier
-    tests left.
+    """Yield the messages that the loggers of the test print. During the test, these loggers have no filters that
+    earlier tests left.
     """
     messages: list[str] = []
     handler = logging.Handler()

@@ -113,8 +113,8 @@ def step(name: str, text: str, location: str, number: int, at: str = "train", ke
     write(files, folder)
     own = spec.on_cpu
     sharded = "fsdp" in keep or (spec.text("strategy") == "fsdp" and spec.stack.name == DEFAULT and number % 2 == 0)
-    # Context parallelism uses attention kernels that exist only for GPUs, and offloading uses pinned memory, which needs a
-    # GPU, too.
+    # Context parallelism uses attention kernels that exist only for GPUs, and offloading uses pinned memory, which
+    # needs a GPU, too.
     sharded = sharded and spec.context_parallel == 1 and spec.text("strategy.offload") == "none"
     facts = spec.model.facts
     zero = not own and spec.zero_stage > 0 and not keep and spec.text("optimizer") in TORCH
