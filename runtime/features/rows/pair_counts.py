@@ -19,7 +19,7 @@ class PairTokenCounts(TokenCounts):
 
     def mapped(self, real: Callable[..., Any], rows: Any, *args: Any, **kwargs: Any) -> Any:
         """Called in place of ``Dataset.map``, to which KTO of trl before 1.0 gives its tokenizer."""
-        self.tokenizer = (kwargs.get("fn_kwargs") or {}).get("tokenizer")
+        self.tokenizer: Any = (kwargs.get("fn_kwargs") or {}).get("tokenizer")
         return super().mapped(real, rows, *args, **kwargs)
 
     def sequences(self, tokenized: Any) -> list[Any]:
