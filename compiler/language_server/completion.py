@@ -10,6 +10,7 @@ from xpc.compiler.explain.reference import first_sentence
 from xpc.compiler.language import kinds as k
 from xpc.compiler.language.launch_settings import ENGINES
 from xpc.compiler.language.methods import METHODS
+from xpc.compiler.language.optimizers import LOW_RANK
 from xpc.compiler.language.schema import (
     ADAPTERS,
     BY_PATH,
@@ -24,7 +25,7 @@ from xpc.compiler.language.schema import (
 from xpc.compiler.language.setting import Setting
 from xpc.compiler.language.typed import show
 from xpc.compiler.language_server.cursor_context import CursorContext, setting_of_value
-from xpc.compiler.rules.optimizer.requirements import LOW_RANK, MOMENTUM, OF_MUON, PROJECTED
+from xpc.compiler.rules.optimizer.requirements import MOMENTUM, OF_MUON, PROJECTED
 from xpc.compiler.rules.optimizer.schedule import READ_BY
 from xpc.compiler.rules.strategy.sharding import FSDP_ONLY, ZERO_ONLY
 from xpc.grammar.record import record
@@ -58,7 +59,7 @@ batch(gbs=${5:16}, seq=${6:1024})
 
 
 OF_CHOICE: Mapping[str, Sequence[str]] = {
-    **READ_BY,
+    **{str(path): schedules for path, schedules in READ_BY.items()},
     **dict.fromkeys(PROJECTED, LOW_RANK),
     **dict.fromkeys(OF_MUON, ("muon",)),
     "optimizer.momentum": MOMENTUM,
