@@ -265,9 +265,9 @@ def intended(row: Setting, item: Item, node: Value | None) -> str | None:
         return None if isinstance(convert(row, alone), InvalidValue) else typed[1:-1].strip(" ,")
     if kind in ("int", "tokens") and typed.lower() in COUNTED:
         return str(COUNTED[typed.lower()])  # the number is written as a word, such as `nodes two`
-    parts = re.fullmatch(r"(\d+)/(\d+)", typed) if kind == "rows_or_share" else None
-    if parts is not None and int(parts[1]) + int(parts[2]) == 100:  # `holdout = 95/5`
-        return f"{min(int(parts[1]), int(parts[2]))}%"
+    both = re.fullmatch(r"(\d+)/(\d+)", typed) if kind == "rows_or_share" else None
+    if both is not None and int(both[1]) + int(both[2]) == 100:  # `holdout = 95/5`
+        return f"{min(int(both[1]), int(both[2]))}%"
     product = PRODUCT.fullmatch(typed) if kind in ONE and isinstance(node, Ref) else None
     if product is not None:  # the parser read the quotient `64/8` as a name like `org/name`
         return computed(product["one"], product["sign"], product["other"]) or None

@@ -60,7 +60,7 @@ def join_machines(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     """
     out = list(problems)
     counts = [(at, found) for at, one in enumerate(out) if (found := COUNT.match(one.help or "")) and not one.edits]
-    cards = [(at, found) for at, one in enumerate(out) if (found := _card(one)) is not None]
+    cards = [(at, name) for at, one in enumerate(out) if (name := _card(one)) is not None]
     if len(counts) != 1 or len(cards) != 1 or out[counts[0][0]].primary is None:
         return out
     (at, count), (other, card) = counts[0], cards[0]
