@@ -379,7 +379,7 @@ def test_a_reward_model_with_a_trainer_of_its_own_is_an_error_and_its_model_is_a
     assert any("a trainer of its own" in one.why for one in found.draft.messages), found.messages
     assert found.draft.model == "Qwen/Qwen2.5-3B"
     assert not any("base_model_attribute_name" in one for one in found.messages)
-    assert any("`base_model`, a key of the source's own script" in one.text for one in found.draft.decisions)
+    assert any("`base_model` and `dataset`, keys of the source's own" in one.text for one in found.draft.decisions)
 
 
 def test_the_branch_for_a_tokenizer_of_another_family_is_not_taken(tmp_path: Path) -> None:
