@@ -161,7 +161,8 @@ def _percent(name: str, text: str) -> str:
 
 
 def _per_epoch(name: str) -> bool:
-    return "epoch" in name.lower() and "per" in name.lower()
+    """Whether a name such as `saves_per_epoch` counts times in an epoch; `epochs_per_save` counts epochs."""
+    return name.lower().rfind("epoch") > name.lower().find("per") >= 0
 
 
 def _every(name: str, text: str) -> str | None:
@@ -172,6 +173,8 @@ def _every(name: str, text: str) -> str | None:
         return "never"
     if _per_epoch(name):
         return "epoch" if lower == "1" else "never" if lower == "0" else None
+    if "epoch" in name.lower():  # a number of epochs
+        return "epoch" if lower == "1" else None
     counted = LENGTH.fullmatch(text)
     if counted is not None and (unit := unit_of(counted[2])) is not None:  # `500ba` of MosaicML
         return counted[1] if unit == "steps" else "epoch" if counted[1] == "1" else None

@@ -16,12 +16,21 @@ DPO = "xpc 1\ntrain qwen2.5-3b-instruct on ultrafeedback-binarized\n"
     [
         ("saves_per_epoch = 1", "save(every=epoch)"),
         ("evals_per_epoch = 0", "eval(every=never)"),
+        ("eval_epoch = 1", "eval(every=epoch)"),
+        ("epochs_per_save = 1", "save(every=epoch)"),
         ("save_period = 1", "save(every=1)"),
     ],
 )
-def test_a_number_of_times_per_epoch_is_no_number_of_steps(typed: str, write: str) -> None:
+def test_a_number_of_epochs_or_of_times_per_epoch_is_no_number_of_steps(typed: str, write: str) -> None:
     found = checked(f"{LINE}{typed}\n").problems[0]
     assert [one.text for one in found.edits] == [write]
+
+
+@pytest.mark.parametrize("typed", ["eval_epoch = 2", "val_epochs = 3", "epochs_per_save = 2"])
+def test_a_number_of_epochs_gets_no_edit(typed: str) -> None:
+    found = checked(f"{LINE}{typed}\n").problems[0]
+    assert not found.edits
+    assert "times an epoch" not in (found.help or "")
 
 
 @pytest.mark.parametrize(
