@@ -115,3 +115,16 @@ def test_a_set_to_evaluate_on_has_the_words_too(folder):
         again = check_text(files["spec.xp"], "spec.xp", Workspace(folder))
         assert again.spec is not None, shown(again)
         assert again.spec.evaluated[0].sources[0].context == one.sources[0].context
+
+
+def test_columns_of_the_methods_own_count_decide_over_a_format_that_it_cannot_train_on(tmp_path):
+    """A file with a column `prompt` looks like prompts alone, on which `method reward` cannot train."""
+    lines = "".join(
+        json.dumps({"prompt": f"{one}?", "good": "yes", "bad": "no", "id": one}) + "\n" for one in range(128)
+    )
+    location = put(tmp_path, {"rows.jsonl": lines})
+    for method in ("reward", "dpo"):
+        found = checked(spec(f"method {method}", "data(columns=[prompt, good, bad])", train=FILE), location)
+        assert read(found)[:2] == ("preference", ("prompt", "good", "bad"))
+    two = checked(spec("method reward", "data(columns=[prompt, good])", train=FILE), location)
+    assert "XP503" in codes(two)
