@@ -156,7 +156,8 @@ def _with_capital_letters(case: Inside) -> Suggestion | None:
 
 def _switch_of_the_block(case: Inside) -> Suggestion | None:
     """Handle a switch that turns its block on or off: `enabled = true` in `fp16 { ... }`."""
-    if case.name.lower() not in ("enabled", "enable") or meaning(f"{case.block} {case.name}", exact=True) is not None:
+    known = meaning(f"{case.block} {case.name}", exact=True)
+    if case.name.lower() not in ("enabled", "enable") or (known is not None and known.path != case.clause):
         return None
     off = case.typed.strip('"').lower() in NO
     return case.says(
