@@ -300,7 +300,7 @@ def test_the_lines_of_use_load_adapters_of_a_model_that_reads_images(tmp_path: P
     """With transformers 5.23, `pipeline(task, folder)` drops the magnitudes of DoRA; peft loads them."""
     (tmp_path / "adapter_config.json").write_text('{"peft_type": "LORA", "base_model_name_or_path": "a/b"}')
     (tmp_path / "processor_config.json").write_text("{}")
-    text = "\n".join(result.usage(False, True, {}, str(tmp_path), "out/x"))
+    text = "\n".join(result.usage(False, True, {}, None, str(tmp_path), "out/x"))
     compile(text, "use", "exec")
     assert 'base = AutoModelForImageTextToText.from_pretrained("a/b", config=config)' in text
     assert 'processor=AutoProcessor.from_pretrained("out/x")' in text
