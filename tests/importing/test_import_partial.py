@@ -295,7 +295,7 @@ def test_sections_inside_of_sections_and_the_rows_of_the_evaluation_are_read(her
     for text in ('train Qwen/Qwen2.5-3B on "rows.jsonl"', "lr = 2e-6", "rank = 16", "seq = 512", 'data = "test.jsonl"'):
         assert text in out
     assert "split =" not in out
-    assert "name the model, the data and the rows of the evaluation" in err
+    assert "name the model and the data and the rows of the evaluation" in err
     assert "3 decisions left" in err
     assert "did you mean" not in err
 

@@ -161,11 +161,6 @@ def _name(section: str, key: str, names: frozenset[str]) -> str:
     return key if key in names else _own(key)
 
 
-def _joined(names: list[str]) -> str:
-    """Join names as in a sentence: "a, b and c"."""
-    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
-
-
 def guessed(draft: Draft, entries: Entries, found: Spread | None) -> Entries:
     """Rename a key such as `base_model` to TRL's key, if the file lacks TRL's key for the model or the data. Returns
     the entries. One decision asks a person to confirm these guesses, and another one to confirm the keys that `spread`
@@ -182,14 +177,16 @@ def guessed(draft: Draft, entries: Entries, found: Spread | None) -> Entries:
         out[name] = out.pop(key)
         guesses[name] = entries[key]
     if guesses:
-        names, whats = _joined([f"`{one.key}`" for one in guesses.values()]), _joined([WHAT[name] for name in guesses])
-        form = (
-            "keys of the source's own script, name" if len(guesses) > 1 else "a key of the source's own script, names"
+        several = len(guesses) > 1
+        names = " and ".join(f"`{one.key}`" for one in guesses.values())
+        what = " and ".join(WHAT[name] for name in guesses)
+        of_the_script = (
+            "keys of the source's own script, name" if several else "a key of the source's own script, names"
         )
         options = [OPTIONS[name] for name in guesses if name in OPTIONS] or ["`eval`"]
-        help_ = f"if not, {_joined(options)} {'do' if len(options) > 1 else 'does'}"
+        help_ = f"if not, {' and '.join(options)} {'do' if len(options) > 1 else 'does'}"
         locations = tuple(one.location for one in guesses.values())
-        draft.decisions.append(Decision(f"whether {names}, {form} {whats}", locations, help_))
+        draft.decisions.append(Decision(f"whether {names}, {of_the_script} {what}", locations, help_))
     for one in found.rest if found else ():
         if one.value is None:
             draft.note(one, "null: no value")
