@@ -204,10 +204,10 @@ def _token(location: ParserPosition, text: str) -> Diagnostic:
         remedy = "write one `=` between a name and its value" if edits else remedies.get(location.met)
         if text.startswith("{{", location.span.start):
             remedy = "a spec has no variables: write the value itself"
+        elif location.met == "LPAR" or notations.brackets(location, text):
+            edits, remedy = notations.brackets(location, text), remedies["LPAR"]
         elif location.met == "LBRACE" and location.before is not None:
             edits = (Edit(Span(location.before.start, location.span.start), ""),)
-        elif location.met == "LPAR":
-            edits = notations.brackets(location, text)
         remedy = remedy or "write a value after it, or leave the setting out"
         return location.error(codes.MISSING_VALUE, "expected a value after `=`", remedy, at_last=True, edits=edits)
     if last not in ("EQUAL", "LSQB", "LPAR", "COMMA") and location.met in ("LSQB", "NAME", "REF"):
@@ -291,7 +291,7 @@ def _in_statement(location: ParserPosition, text: str) -> Diagnostic:
         message = f"expected the end of the line after {ended}, found {location.shown}"
         return location.error(codes.TRAILING_TEXT, message, special.get(met, "put it on its own line"))
     if met == "EQUAL":
-        remedy = IN_A_BLOCK if last == "STRING" else "write `name = value`"
+        remedy = IN_A_BLOCK if last == "STRING" else notations.before_equals(location)
         return location.error(codes.UNEXPECTED, "`=` follows a plain name", remedy)
     if met == "LBRACE":
         message = "a block needs a name before its `{`"
@@ -382,7 +382,7 @@ def _in_one_line_block(location: ParserPosition, text: str, opened: int) -> Diag
     if met == "LSQB" and location.word == "in" and (varied := notations.value_after_in(location, text)) is not None:
         return varied
     if met == "EQUAL":
-        remedy = IN_A_BLOCK if last == "STRING" else "write `name = value`"
+        remedy = IN_A_BLOCK if last == "STRING" else notations.before_equals(location)
         return location.error(codes.UNEXPECTED, "`=` follows a plain name", remedy)
     if last == "setting" and met == "LBRACE":
         return location.error(codes.UNEXPECTED, "a setting takes no block", "a block follows its name without `=`")

@@ -121,11 +121,21 @@ def _colons(location: ParserPosition, text: str) -> tuple[Edit, ...]:
 
 
 def brackets(location: ParserPosition, text: str) -> tuple[Edit, ...]:
-    """The edits that write a tuple of Python as a list: `betas = (0.9, 0.95)`. Empty for other parentheses."""
+    """The edits that write a tuple or a set of Python as a list: `betas = (0.9, 0.95)`, `lora(targets={q_proj, v_proj})`.
+    Empty for other parentheses and braces.
+    """
     at = location.span.start
     _, end = line_bounds(text, at, at)
-    found = re.compile(r"\([^()\[\]\n=]*\)").match(text, at, end)
+    in_a_call = any(item.kind == "LPAR" for item in location.stack)  # elsewhere, `{q_proj, v_proj}` may be a block
+    items = r"[^(){}\[\]\n=:]*\}" if in_a_call else r"[ \t]*[\d.\"][^(){}\[\]\n=:]*\}"
+    found = re.compile(rf"\([^()\[\]\n=]*\)|\{{{items}").match(text, at, end)
     return () if found is None else (Edit(Span(at, at + 1), "["), Edit(Span(found.end() - 1, found.end()), "]"))
+
+
+def before_equals(location: ParserPosition) -> str:
+    """The help for a `=` after something that is not a plain name: `lora@rank = 8`."""
+    block, at, inner = location.word.partition("@")
+    return f"write `{block}({inner}=...)`" if at and block.isalpha() and inner else "write `name = value`"
 
 
 def brace_below(location: ParserPosition, text: str) -> Diagnostic | None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import UnknownName
+from xpc.compiler.language.kinds import FLAG
 from xpc.compiler.suggest.components import after_component
 from xpc.compiler.suggest.known_names import NEVER_LEGAL
-from xpc.compiler.suggest.likeness import typo_of, words
+from xpc.compiler.suggest.likeness import one_mistake, parts, typo_of, words
 from xpc.compiler.suggest.meaning import SAME, Meaning, meaning, name_of_four, shares_word
 from xpc.compiler.suggest.unknown_names.case import is_in
 from xpc.grammar.record import evolve
 
 TYPO = 0.9
 """A name counts as a typo of a known name only if their similarity (from 0 to 1) is at least this."""
+OF_TRAINING = {"train", "training", "log", "logging", "save", "checkpoint"}
+"""Words of names that mean no setting of `eval`: `per_device_train_batch_size`, `log_interval`."""
 NEAR = SAME - 0.01
 """The similarity that a name and a setting get if the name misspells or shortens the setting's name."""
 
@@ -22,11 +25,25 @@ def best_guess(unknown: UnknownName) -> Meaning | None:
     function may replace the guess of the functions before it.
     """
     guess = meaning(unknown.name, unknown.clause, valued=unknown.node is not None)
+    if guess is not None and _turns_on_another(unknown, guess):
+        guess = None
     if unknown.clause is None:
         return _after_component(unknown.name, guess)
     for better in (_of_the_same_name, _twin_in_the_clause, _with_a_shared_word, _misspelt_in_the_clause):
         guess = better(unknown.name, unknown.clause, guess)
     return guess
+
+
+def _turns_on_another(unknown: UnknownName, guess: Meaning) -> bool:
+    """Whether an inexact guess would turn on something of which the unknown name and the spec say nothing:
+    `max_lr_ratio` does not mean `lora(lr_ratio=...)` in a spec without adapters.
+    """
+    if guess.likeness >= SAME or one_mistake(unknown.name, guess.path.rpartition(".")[2]):
+        return False
+    block = guess.path.rpartition(".")[0]
+    row = schema.BY_PATH.get(block)
+    text = unknown.label.source.text.lower()
+    return row is not None and row.kind is FLAG and text.count(row.name) == 0
 
 
 def _after_component(name: str, guess: Meaning | None) -> Meaning | None:
@@ -48,7 +65,8 @@ def _twin_in_the_clause(name: str, clause: str, guess: Meaning | None) -> Meanin
         return guess
     home, _, last = guess.path.rpartition(".")
     own = f"{clause}.{last}"
-    return evolve(guess, path=own) if own in schema.BY_PATH and words(name)[:1] != words(home)[:1] else guess
+    other = words(name)[:1] == words(home)[:1] or (clause == "eval" and not OF_TRAINING.isdisjoint(parts(name)))
+    return evolve(guess, path=own) if own in schema.BY_PATH and not other else guess
 
 
 def _with_a_shared_word(name: str, clause: str, guess: Meaning | None) -> Meaning | None:

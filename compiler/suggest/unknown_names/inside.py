@@ -13,8 +13,8 @@ from xpc.compiler.suggest.converted_values import NO, YES
 from xpc.compiler.suggest.extra_form import extra_suggestion
 from xpc.compiler.suggest.flag_values import head_choice, setting_of_choice
 from xpc.compiler.suggest.known_names import NEVER_LEGAL, known_choice
-from xpc.compiler.suggest.likeness import parts
-from xpc.compiler.suggest.meaning import SAME, Meaning, meaning
+from xpc.compiler.suggest.likeness import parts, words
+from xpc.compiler.suggest.meaning import SAME, Meaning, choice, meaning
 from xpc.compiler.suggest.no_equivalent import advice, without_equivalent
 from xpc.compiler.suggest.registry_names import either
 from xpc.compiler.suggest.sentence import named_outside
@@ -88,7 +88,9 @@ def _is_vague(case: Inside, found: Suggestion) -> bool:
     """
     if _only_lists(case, found) or (found.refusing and not is_in(found.refusing, case.clause)):
         return True
-    return found.elsewhere and meaning(case.name, exact=True) is None
+    # all words of the setting's path are in the name: `max_train_steps` in `lora` is `train.steps`
+    certain = any({*words(path)} <= {*words(case.name)} for path in found.intended)
+    return found.elsewhere and not certain and meaning(case.name, exact=True) is None
 
 
 def _only_lists(case: Inside, found: Suggestion) -> bool:
@@ -170,6 +172,10 @@ def _choice_of_the_clause(case: Inside) -> Suggestion | None:
     if case.joined is not None and is_in(case.joined.path, case.clause) and case.joined.likeness == 1.0:
         return None  # `shape = linear` in `schedule wsd` means `decay_type`, and not the schedule `linear`
     chosen = head_choice(case.clause, case.name, case.node, case.unknown.typed)
+    row = schema.BY_PATH.get(case.clause)
+    guess = meaning(case.name, case.clause) if chosen is None and case.node is None and row is not None else None
+    if row is not None and guess is not None and guess.path == case.clause:
+        chosen = choice(row, case.name)  # `adamw8` in `optimizer` is `optimizer adamw8bit`
     return None if chosen is None else case.says(f"write `{case.clause} {chosen}`", code="XP102")
 
 

@@ -41,6 +41,7 @@ def outside(unknown: UnknownName) -> Suggestion:
         _shell_command,
         _setting_of_a_source,
         _split_in_parts,
+        _adapter_with_its_rank,
         _setting_of_a_clause,
         _choice_with_a_value,
     )
@@ -100,6 +101,14 @@ def _split_in_parts(case: Case) -> Suggestion | None:
     """Handle a split that is given in parts: `split = "98,2"` is `holdout=2%`."""
     share = holdout_share(case.unknown)
     return None if share is None else case.suggests(share, share)
+
+
+def _adapter_with_its_rank(case: Case) -> Suggestion | None:
+    """Handle an adapter that is joined with a number: `lora-16` is `lora(rank=16)`."""
+    joined = re.fullmatch(r"([a-z]+)[-_]?r?(\d{1,3})", case.name.lower())
+    if joined is None or joined[1] not in schema.ADAPTERS or case.node is not None or int(joined[2]) < 2:
+        return None
+    return case.says(f"write `{joined[1]}(rank={joined[2]})`")
 
 
 def _setting_of_a_clause(case: Case) -> Suggestion | None:
