@@ -121,7 +121,7 @@ def _colons(location: ParserPosition, text: str) -> tuple[Edit, ...]:
 
 
 def brackets(location: ParserPosition, text: str) -> tuple[Edit, ...]:
-    """The edits that write a tuple or a set of Python as a list: `betas = (0.9, 0.95)`, `lora(targets={q_proj, v_proj})`.
+    """The edits that write a tuple or set of Python as a list: `betas = (0.9, 0.95)`, `lora(targets={q_proj})`.
     Empty for other parentheses and braces.
     """
     at = location.span.start

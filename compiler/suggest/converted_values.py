@@ -182,7 +182,8 @@ def _every(name: str, text: str) -> str | None:
         return None
     if NUMBER.fullmatch(text) and 0 < float(text) < 1:
         return f"{round(float(text) * 100, 10):g}%"
-    return text if float(text.rstrip("%kMBi")) > 0 and (text.isdecimal() or text[-1] in "%kMi") else None
+    positive = NUMBER.fullmatch(text.rstrip("%kMBi")) and float(text.rstrip("%kMBi")) > 0
+    return text if positive and (text.isdecimal() or text[-1] in "%kMi") else None
 
 
 def _duration(row: Setting, name: str, text: str) -> str | None:

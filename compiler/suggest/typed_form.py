@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from xpc.compiler import registry
 from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import UnknownName
@@ -184,3 +186,14 @@ def decided_value(row: Setting, unknown: UnknownName, guess: Meaning) -> str | N
         )  # the number states a choice only together with the name, as in `deepspeed_zero = 2`
         return None if row.kind is FLAG else named or example(row)
     return intended_value(row, unknown)
+
+
+def both_betas(unknown: UnknownName) -> str | None:
+    """If the unknown name is one of the two betas, and the spec also states the other one, the list of both:
+    `beta1 = 0.9` next to `beta2 = 0.95` gives `[0.9, 0.95]`. Otherwise None.
+    """
+    text, first = unknown.label.source.text, "1" in unknown.name
+    other = re.search(rf"\b(?:adam\w?_?)?b(?:eta)?s?_?{2 if first else 1}\s*=\s*(0?\.\d+)", text)
+    if other is None or unknown.typed is None:
+        return None
+    return f"[{unknown.typed}, {other[1]}]" if first else f"[{other[1]}, {unknown.typed}]"

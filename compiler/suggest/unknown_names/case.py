@@ -8,10 +8,13 @@ from typing import TypeVar
 
 from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import Suggestion, UnknownName
+from xpc.compiler.suggest.likeness import parts
 from xpc.compiler.suggest.meaning import SAME, Meaning
 from xpc.grammar.record import record
 from xpc.grammar.tree import Value
 
+DENYING = {"no", "not", "dont", "disable", "disabled", "without", "skip", "off"}
+"""Words that turn a name into its opposite: `disable_x`, `x_off`."""
 REFERENCE = "`xpc list settings` prints them all"
 
 
@@ -74,6 +77,14 @@ SomeCase = TypeVar("SomeCase", bound=Case)
 def first_answer(case: SomeCase, steps: Iterable[Callable[[SomeCase], Suggestion | None]]) -> Suggestion | None:
     """Call the steps one after another until one returns a suggestion. None if no step returns one."""
     return next((found for step in steps if (found := step(case)) is not None), None)
+
+
+def denied(name: str) -> str:
+    """What a name denies: `packing` for `no_packing` and `packing_off`. "" if the name denies nothing."""
+    written = parts(name[:80])
+    if len(written) > 1 and written[0] in DENYING:
+        return "_".join(written[1:])
+    return "_".join(written[:-1]) if len(written) > 1 and written[-1] in ("off", "disabled") else ""
 
 
 def is_in(path: str, clause: str) -> bool:

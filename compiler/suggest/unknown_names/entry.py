@@ -11,10 +11,10 @@ from xpc.compiler.language.advisor import Suggestion, UnknownName
 from xpc.compiler.suggest.extra_form import extra_argument
 from xpc.compiler.suggest.flag_values import head_choice
 from xpc.compiler.suggest.likeness import one_mistake, typo_of
-from xpc.compiler.suggest.meaning import is_known, mistyped
+from xpc.compiler.suggest.meaning import is_known, meaning, mistyped
 from xpc.compiler.suggest.sentence import named_outside
 from xpc.compiler.suggest.typed_form import near_settings
-from xpc.compiler.suggest.unknown_names.case import REFERENCE
+from xpc.compiler.suggest.unknown_names.case import REFERENCE, denied
 from xpc.compiler.suggest.unknown_names.inside import inside
 from xpc.compiler.suggest.unknown_names.outside import outside
 from xpc.grammar.record import evolve
@@ -27,6 +27,8 @@ these take time.
 
 UNSET = ("null", "None", "Null", "NULL", "nil", "~")
 """Values that leave an argument unset in YAML, JSON and Python."""
+TRAILING = re.compile(r"[ \t]+(?:seconds|minutes|hours|days|epochs|mins?|hrs?|secs?)\b")
+"""A pattern for a unit after a number, as a word of its own: `save_every = 3 epochs`."""
 OF_HYDRA = re.compile(
     r"(?:[\w-]+\.)*_(?:target|recursive|convert|partial|args)_"
     r"|(?:[\w-]+\.)*(?:dataset|checkpointer|loss|model|quantizer|tokenizer|profiler)\._component_"
@@ -49,8 +51,13 @@ def unknown_name(unknown: UnknownName, count: int = 0) -> Suggestion:
         message = found.message.replace(f"`{near[:60]}`", f"`{unknown.name[:60]}`", 1)
         return evolve(found, message=message, text=found.text or f"did you mean `{near}`?")
     found = outside(unknown) if unknown.clause is None else inside(unknown)
-    off = found.edit is not None and re.search(r"=[ ]?(?:0|none)\)?$", found.edit)
-    if unknown.typed is not None and unknown.typed.strip('"') in UNSET and not off:
+    if found.edit and (rest := denied(unknown.name)) and not (_known(unknown) or meaning(rest, unknown.clause, True)):
+        found = evolve(found, help=f"{found.help} for the opposite of `{unknown.name[:60]}`", edit=None)
+    if found.edit and unknown.node and TRAILING.match(unknown.label.source.text, unknown.node.span.end):
+        found = evolve(found, help="write one word as the value, as in `every = 100`", edit=None)
+    off = found.edit is not None and re.search(r"=[ ]?(?:0|none|false|never)\)*$|\bfalse\b", found.edit)
+    text = (unknown.typed or "").strip('"')
+    if (text in UNSET or (text == "none" and found.edit)) and not off:
         help = f"leave `{unknown.name[:60]}` out: `{unknown.typed}` sets nothing"
         return Suggestion("XP101", found.message, help=help)
     if unknown.clause is None:
@@ -63,13 +70,18 @@ def _known_name(unknown: UnknownName) -> str | None:
     the unknown name may also be a misspelt setting of its clause.
     """
     name, clause = unknown.name, unknown.clause
-    known = is_known(name) or extra_argument(name, None, None, False) is not None or near_settings(unknown, clause)
+    known = _known(unknown) or near_settings(unknown, clause) or is_known(denied(name))
     if known or (clause is not None and named_outside(unknown, clause) is not None):
         return None
     names = [one.name for one in schema.children(clause)] if clause else [*schema.CLAUSES, *schema.bare_choices()]
     joined = clause is not None and is_known(f"{clause} {name}")
     own = typo_of(name, names) is not None or any(one_mistake(name, one) for one in names)
     return None if joined or own else mistyped(name)
+
+
+def _known(unknown: UnknownName) -> bool:
+    """Whether the name is a name of another tool, or an argument for `extra`."""
+    return is_known(unknown.name) or extra_argument(unknown.name, None, None, False) is not None
 
 
 def _written_in(help: str, clause: str) -> tuple[str, ...]:

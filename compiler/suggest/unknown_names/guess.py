@@ -6,16 +6,15 @@ from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import UnknownName
 from xpc.compiler.language.kinds import FLAG
 from xpc.compiler.suggest.components import after_component
-from xpc.compiler.suggest.known_names import NEVER_LEGAL
-from xpc.compiler.suggest.likeness import one_mistake, parts, typo_of, words
+from xpc.compiler.suggest.known_names import NEVER_LEGAL, known
+from xpc.compiler.suggest.likeness import one_mistake, parts, typo_of, weight, words
 from xpc.compiler.suggest.meaning import SAME, Meaning, meaning, name_of_four, shares_word
+from xpc.compiler.suggest.tables import components
 from xpc.compiler.suggest.unknown_names.case import is_in
 from xpc.grammar.record import evolve
 
 TYPO = 0.9
 """A name counts as a typo of a known name only if their similarity (from 0 to 1) is at least this."""
-OF_TRAINING = {"train", "training", "log", "logging", "save", "checkpoint"}
-"""Words of names that mean no setting of `eval`: `per_device_train_batch_size`, `log_interval`."""
 NEAR = SAME - 0.01
 """The similarity that a name and a setting get if the name misspells or shortens the setting's name."""
 
@@ -35,15 +34,19 @@ def best_guess(unknown: UnknownName) -> Meaning | None:
 
 
 def _turns_on_another(unknown: UnknownName, guess: Meaning) -> bool:
-    """Whether an inexact guess would turn on something of which the unknown name and the spec say nothing:
-    `max_lr_ratio` does not mean `lora(lr_ratio=...)` in a spec without adapters.
+    """Whether an inexact guess would turn on something of which the spec says nothing, and a name of a setting
+    elsewhere has all words of the unknown name: `max_lr_ratio` (as in `min_lr_ratio`) does not mean
+    `lora(lr_ratio=...)`.
     """
     if guess.likeness >= SAME or one_mistake(unknown.name, guess.path.rpartition(".")[2]):
         return False
     block = guess.path.rpartition(".")[0]
     row = schema.BY_PATH.get(block)
-    text = unknown.label.source.text.lower()
-    return row is not None and row.kind is FLAG and text.count(row.name) == 0
+    if row is None or row.kind is not FLAG or row.name in unknown.label.source.text.lower():
+        return False
+    important = {word for word in words(unknown.name[:80]) if weight(word) == 1.0}
+    names = (one for one in known() if not one.path.startswith(block))
+    return len(important) > 1 and any(important <= {*one.words} for one in names)
 
 
 def _after_component(name: str, guess: Meaning | None) -> Meaning | None:
@@ -59,14 +62,17 @@ def _of_the_same_name(name: str, clause: str, guess: Meaning | None) -> Meaning 
 
 def _twin_in_the_clause(name: str, clause: str, guess: Meaning | None) -> Meaning | None:
     """Prefer a setting of the clause to a setting of the same name in another clause: `per_device` in `eval` means
-    `eval.micro`, and not `batch.micro`. A name that begins with the other clause's name keeps its meaning.
+    `eval.micro`, and not `batch.micro`. A name that begins with the other clause's name, or has a word of another
+    clause or of the training, keeps its meaning: `log_interval` and `train_batch_size` in `eval`.
     """
     if guess is None or is_in(guess.path, clause):
         return guess
     home, _, last = guess.path.rpartition(".")
     own = f"{clause}.{last}"
-    other = words(name)[:1] == words(home)[:1] or (clause == "eval" and not OF_TRAINING.isdisjoint(parts(name)))
-    return evolve(guess, path=own) if own in schema.BY_PATH and not other else guess
+    homes = {components().get(one, clause) for one in parts(name)} - {clause, clause.partition(".")[0]}
+    other = not {*words(home.rpartition(".")[2])}.isdisjoint(words(name)[:1]) or homes
+    of_training = clause == "eval" and not {"train", "training"}.isdisjoint(parts(name))
+    return guess if own not in schema.BY_PATH or other or of_training else evolve(guess, path=own)
 
 
 def _with_a_shared_word(name: str, clause: str, guess: Meaning | None) -> Meaning | None:

@@ -25,7 +25,7 @@ from xpc.compiler.suggest.unknown_names.clause_words import described
 from xpc.compiler.suggest.unknown_names.data_names import data_advice
 from xpc.compiler.suggest.unknown_names.outside import HEADER
 from xpc.compiler.suggest.unknown_names.search import search
-from xpc.compiler.suggest.unknown_names.setting import of_guess, of_source, wrong_value
+from xpc.compiler.suggest.unknown_names.setting import NAMED_THERE, of_guess, of_source, wrong_value
 from xpc.grammar.record import evolve, record
 from xpc.grammar.tree import Ref
 
@@ -297,6 +297,8 @@ def _clause_in_a_clause(case: Inside) -> Suggestion | None:
     """Handle a clause inside another clause: `save = 5` in `eval`."""
     if case.name not in schema.CLAUSES:
         return None
+    if case.name == "data" and case.node is not None:
+        return case.says(f"write `train MODEL on {case.typed}`: {NAMED_THERE}", code="XP102")
     line = clause_line(case.name, case.unknown)
     return case.says(f"write `{line}` on a line of its own, outside of `{case.clause}`", code="XP102")
 

@@ -22,7 +22,7 @@ from xpc.compiler.suggest.registry_names import either
 from xpc.compiler.suggest.sentence import named_by_value, output_folder
 from xpc.compiler.suggest.tables import general_words, loose_words, switch_words
 from xpc.compiler.suggest.typed_form import near_settings, typed
-from xpc.compiler.suggest.unknown_names.case import REFERENCE, Case, first_answer, is_in, settings_of
+from xpc.compiler.suggest.unknown_names.case import REFERENCE, Case, denied, first_answer, is_in, settings_of
 from xpc.compiler.suggest.unknown_names.guess import NEAR, TYPO, best_guess
 from xpc.compiler.suggest.unknown_names.setting import NAMED_THERE, of_guess
 from xpc.grammar.record import evolve
@@ -31,7 +31,6 @@ NOUNS = ("model.attn", "optimizer", "schedule", "strategy", "precision", "track"
 """Settings whose choice may stand before the name of the setting: `use_sdpa_attention` means the choice `sdpa` of
 `attn`.
 """
-NEGATIONS = ("no", "disable", "without", "skip", "not")
 PLUGIN = re.compile(r"(?:\w+\.)+(\w+)Plugin\b")
 """A pattern for the class of a plugin, such as `axolotl.integrations.liger.LigerPlugin`."""
 FILES = ("fsdp_", "zero_", "stage3_")
@@ -256,18 +255,23 @@ def _choice_with_noun(case: Case) -> Suggestion | None:
 
 
 def _negated(case: Case) -> Suggestion | None:
-    """Handle a switch whose name denies another one: `no_pack = true` is `packing = false`."""
-    first, *rest = parts(case.name[:80]) or ("",)
-    guess = (
-        meaning("_".join(rest), case.unknown.clause, exact=True)
-        if first in NEGATIONS and rest and not case.exact
-        else None
-    )
+    """Handle a switch whose name denies another one: `no_pack = true` is `packing = false`. For a name that denies
+    anything else, such as `no_sdpa_attention`, name the setting, but suggest no value.
+    """
+    rest = "" if case.exact else denied(case.name)
+    guess = meaning(rest, case.unknown.clause, exact=True) if rest else None
     row = None if guess is None else schema.BY_PATH.get(guess.path)
-    if row is None or row.kind is not FLAG or case.typed.strip('"').lower() not in ("", *YES):
+    if row is None or guess is None or case.typed.strip('"').lower() not in ("", *YES):
         return None
-    form = f"{row.name} = false" if is_in(row.path, case.clause) else typed(row, "false")
-    return case.suggests(form, form, is_in(row.path, case.clause))
+    if row.kind is not FLAG or guess.value not in ("", "true", "!", "false"):
+        return case.says(f"`{row.path}` decides it: {row.doc}")
+    off = guess.value in ("", "true")
+    if off and row.path.partition(".")[0] in schema.ADAPTERS and row.inner and not case.clause:
+        return case.says(f"leave `{case.name[:60]}` out: it is off")
+    value = "false" if off else "true"
+    inside = is_in(row.path, case.clause)
+    form = f"{row.name} = {value}" if inside else typed(row, value)
+    return case.suggests(form, form, inside)
 
 
 def _without_loose_word(case: Case) -> Suggestion | None:

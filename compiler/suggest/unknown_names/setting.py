@@ -15,19 +15,20 @@ from xpc.compiler.language.schema import Setting
 from xpc.compiler.language.values import InvalidValue
 from xpc.compiler.suggest.converted_values import expected, methods_with, plain
 from xpc.compiler.suggest.legal import AUTO, answer, example
-from xpc.compiler.suggest.likeness import words
+from xpc.compiler.suggest.likeness import parts, words
 from xpc.compiler.suggest.meaning import SAME, Meaning, meaning
 from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, own_reason
 from xpc.compiler.suggest.registry_names import YOUR_GPU, either, gpus_named
 from xpc.compiler.suggest.sentence import method_of, named_by_value, output_folder, sentence
-from xpc.compiler.suggest.typed_form import clause_line, decided_value, typed
+from xpc.compiler.suggest.typed_form import both_betas, clause_line, decided_value, typed
 from xpc.compiler.suggest.unknown_names.case import Case, first_answer, is_in
 from xpc.compiler.suggest.unset_values import ALREADY, leave_out, unset_advice
 from xpc.grammar.record import evolve, record
-from xpc.grammar.tree import Number, Ref, String
+from xpc.grammar.tree import List, Number, Ref, String
 
 FOUR_BITS = re.compile(r"\b(?:nf4|fp4|int4|4-?bit)\b|nf4")
 ONLINE = ("grpo", "rloo")
+PARTS_OF_A_ROW = {"answer", "response", "output", "label", "completion", "chosen", "rejected"}
 NAMED_THERE = "the first line names the model and the data"
 
 
@@ -45,18 +46,12 @@ def _of_setting(case: Guessed) -> Suggestion:
     """The suggestion for a guessed setting. First, the value may show that the user meant a different setting. Then the
     steps are tried one after another until one returns a suggestion.
     """
-    for other in (
-        _named_repository,
-        _hub_switch,
-        _four_bits,
-        _saved_adapter,
-        _share_of_rows,
-        _split,
-        _length_in_tokens,
-    ):
+    others = (_named_repository, _hub_switch, _four_bits, _saved_adapter, _share_of_rows, _split, _length_in_tokens)
+    for other in others:
         case = evolve(case, guess=other(case) or case.guess)
     steps = (
         _switched_off,
+        _switch_for_a_name,
         _loss_of_a_method,
         _number_of_gpus,
         _flag_with_a_flag,
@@ -114,6 +109,8 @@ def _no_setting(case: Case, guess: Meaning, row: Setting | None) -> Suggestion:
     """Handle a name that means a part of the first line (`num_epochs`), a part of a data source (`subset`), or a clause
     (`evals`).
     """
+    if row is not None and case.typed.strip('"').lower() in ("true", "false"):  # `limit_steps = false`
+        return case.says("the first line has the length of the run, such as `for 3 epochs`")
     # `max_steps = -1` means no limit, so it states no length
     if row is not None and isinstance(case.node, Number) and case.node.value <= 0:
         return case.says(f"leave `{case.name}` out: the first line has the length of the run, such as `for 3 epochs`")
@@ -208,6 +205,15 @@ def _switched_off(case: Guessed) -> Suggestion | None:
     return case.says(f"leave `{case.name[:60]}` out: it is off") if off and case.name != case.row.name else None
 
 
+def _switch_for_a_name(case: Guessed) -> Suggestion | None:
+    """Handle `true` or `false` where a name belongs: `queue = true` does not mean a partition called "true"."""
+    if case.row.kind.name not in ("name", "text") or case.text not in ("true", "false") or case.guess.value:
+        return None
+    if case.text == "false":
+        return case.says(f"leave `{case.name[:60]}` out: it is off")
+    return case.says(f"write `{typed(case.row, None)}`, with your name")
+
+
 def _number_of_gpus(case: Guessed) -> Suggestion | None:
     """Handle a number of GPUs if the spec does not name the GPU: `n_gpus = 8` is `hardware 8 x GPU`."""
     node = case.node
@@ -280,7 +286,13 @@ def _first_line(case: Case) -> Suggestion | None:
 
 
 def _no_column(case: Guessed) -> Suggestion | None:
-    """Handle a dataset that is written where the name of a column belongs: `prompt_data = org/name`."""
+    """Handle a dataset that is written where the name of a column belongs: `prompt_data = org/name`. Also handle the
+    name of one column of several: `answer_column = reply`.
+    """
+    if case.row.path == "data.columns" and case.node is not None and not PARTS_OF_A_ROW.isdisjoint(parts(case.name)):
+        form = f"data(columns=[prompt, {case.typed}])"
+        if not isinstance(case.node, List):
+            return case.says(f"write `{form}` with the names of your columns, in the order of the row's parts")
     return _first_line(case) if "/" in case.text and case.row.kind.name == "name" else None
 
 
@@ -349,17 +361,6 @@ def _with_its_value(case: Guessed) -> Suggestion:
     nested = bool(case.clause) and row.path.startswith(f"{case.clause}.")
     invented = case.node is None and row.kind is not FLAG and not guess.value and guess.likeness < SAME
     return case.suggests(form, None if invented else form, nested)
-
-
-def both_betas(unknown: UnknownName) -> str | None:
-    """If the unknown name is one of the two betas, and the spec also states the other one, the list of both:
-    `beta1 = 0.9` next to `beta2 = 0.95` gives `[0.9, 0.95]`. Otherwise None.
-    """
-    text, first = unknown.label.source.text, "1" in unknown.name
-    other = re.search(rf"\b(?:adam\w?_?)?b(?:eta)?s?_?{2 if first else 1}\s*=\s*(0?\.\d+)", text)
-    if other is None or unknown.typed is None:
-        return None
-    return f"[{unknown.typed}, {other[1]}]" if first else f"[{other[1]}, {unknown.typed}]"
 
 
 def wrong_value(row: Setting, unknown: UnknownName, message: str) -> Suggestion:
