@@ -81,3 +81,80 @@ def test_an_edit_for_another_name_of_a_setting_keeps_its_value():
                 if stated(after) != stated(f"{HEAD}{typed(row, example(row))}\n"):
                     wrong.append(f"{written!r} -> {after!r}")
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "form", ["no_{} = true", "disable_{} = true", "dont_{}", "{}_off = true", "{}_disabled = true"]
+)
+def test_no_edit_for_a_denied_name_turns_anything_on(form):
+    wrong = []
+    for row in ROWS:
+        written = f"{HEAD}{form.format(row.name)}\n"
+        for found in checked(written).problems:
+            after = edited(written, found)
+            if found.edits and not any(one.severity == "error" for one in checked(after).problems):
+                new = {path: value for path, value in stated(after).items() if path not in stated(HEAD)}
+                if any(value is not False for value in new.values()):
+                    wrong.append(f"{written!r} -> {after!r}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    ("written", "help"),
+    [
+        ("max_lr_ratio = 0.1", "`xpc list settings` prints them all"),
+        ("lora { max_train_steps = 100 }", "write `for 100 steps` outside of `lora`"),
+        ("lora-16", "write `lora(rank=16)`"),
+        ("optimizer { adamw8 }", "write `optimizer adamw8bit`"),
+        ("schedule { cos }", "write `schedule cosine`"),
+        ("max_sample_len = 512", "write `seq=512` for the length"),
+        ("no_sdpa_attention", "`model.attn` decides it"),
+        ("lion8bit_off = true", "`optimizer` decides it"),
+        ("no_amp = true", "`precision` decides it"),
+        ("no_use_dora", "leave `no_use_dora` out"),
+        ("queue = true", "write `launch slurm(partition=gpu)`, with your name"),
+        ("use_iterations = false", "the first line has the length of the run"),
+        ("answer_column = reply", "write `data(columns=[prompt, reply])` with the names"),
+        ('batch { data = "eval.jsonl" }', 'write `train MODEL on "eval.jsonl"`'),
+        ("save_every = 3 epochs", "write one word as the value"),
+        ("logging_steps = 30m", "`track.every` decides it"),
+    ],
+)
+def test_an_unclear_name_or_value_gets_a_help_without_an_edit(written, help):
+    found = [one for one in checked(f"{HEAD}{written}\n").problems if one.code in ("XP101", "XP102")]
+    assert (found[0].help or "").startswith(help)
+    assert not found[0].edits
+
+
+@pytest.mark.parametrize(
+    ("written", "right"),
+    [
+        ("lora(targets={q_proj, v_proj})", "lora(targets=[q_proj, v_proj])"),
+        ("optimizer adamw { betas = {0.9, 0.95} }", "optimizer adamw { betas = [0.9, 0.95] }"),
+        ("eval { log_interval = 10 }", "track(every=10)"),
+        ("eval { per_device_train_batch_size = 4 }", "micro=4"),
+        ("track wandb { hf_repo = me/model }", 'track wandb\nhub(name="me/model")'),
+        ("dont_save_weights_only = true", "save(full_state)"),
+        ("packing_off = true", "packing=false"),
+        ("unique_rows = none", "data(unique=false)"),
+        ("modules_to_save = none", ""),
+        ("queue = false", ""),
+    ],
+)
+def test_an_edit_writes_the_intended_setting(written, right):
+    text = f"{HEAD}{written}\n"
+    found = next(one for one in checked(text).problems if one.edits)
+    assert stated(edited(text, found)) == stated(f"{HEAD}{right}\n")
+
+
+@pytest.mark.parametrize("written", ["save(every=30 minutes)", "eval(every=2 hours)"])
+def test_a_time_is_no_value_of_every(written):
+    found = checked(f"{HEAD}{written}\n").problems
+    assert [one.edits for one in found if one.code == "XP023"] == [()]
+    assert any("a share of the run such as `5%`" in (one.help or "") for one in found)
+
+
+def test_a_setting_after_at_is_written_in_its_block():
+    found = checked(f"{HEAD}lora@rank=8\n").problems
+    assert any(one.help == "write `lora(rank=...)`" for one in found)
