@@ -67,7 +67,7 @@ def word_likeness(one: tuple[str, ...], other: tuple[str, ...]) -> float:
     for word in one:
         if word in other:
             shared += weight(word)
-        elif begun := [one for one in other if begins(word, one)]:
+        elif begun := [name for name in other if begins(word, name) and name not in one]:
             shared += 0.8 * min(weight(word), weight(begun[0]))  # an abbreviation, such as `mixed_prec`
         elif weight(word) == 1.0 and _typos_of(word).isdisjoint(other):
             return 0.0

@@ -266,12 +266,14 @@ def _negated(case: Case) -> Suggestion | None:
     if row.kind is not FLAG or guess.value not in ("", "true", "!", "false"):
         return case.says(f"`{row.path}` decides it: {row.doc}")
     off = guess.value in ("", "true")
-    if off and row.path.partition(".")[0] in schema.ADAPTERS and row.inner and not case.clause:
+    block = schema.BY_PATH.get(row.path.rpartition(".")[0])
+    switched = row.engines or (block is not None and block.kind is FLAG)  # `hub(private=false)` would turn `hub` on
+    if off and switched and not case.clause:
         return case.says(f"leave `{case.name[:60]}` out: it is off")
     value = "false" if off else "true"
     inside = is_in(row.path, case.clause)
     form = f"{row.name} = {value}" if inside else typed(row, value)
-    return case.suggests(form, form, inside)
+    return evolve(case.suggests(form, form, inside), intended=(row.path,))
 
 
 def _without_loose_word(case: Case) -> Suggestion | None:
