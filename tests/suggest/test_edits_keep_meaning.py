@@ -91,7 +91,7 @@ def test_no_edit_for_a_denied_name_turns_anything_on(form):
     wrong = []
     for row in ROWS:
         written = f"{HEAD}{form.format(row.name)}\n"
-        if row.choices:  # `no_track = true` is `track none`
+        if row.choices or row.name == "shard":  # `no_track = true` is `track none`, and `no_shard` is a strategy
             continue
         for found in checked(written).problems:
             after = edited(written, found)
@@ -142,6 +142,8 @@ def test_an_unclear_name_or_value_gets_a_help_without_an_edit(written, help):
         ("unique_rows = none", "data(unique=false)"),
         ("modules_to_save = none", ""),
         ("queue = false", ""),
+        ("partition = false", ""),
+        ("optimizer adamw { batch_size = 8 }", "optimizer adamw\nmicro=8"),
     ],
 )
 def test_an_edit_writes_the_intended_setting(written, right):

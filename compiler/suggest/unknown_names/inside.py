@@ -238,7 +238,14 @@ def _known_only_with_the_clause(case: Inside) -> Suggestion | None:
     if case.rows:
         return None
     refused = without_equivalent(case.message, f"{case.clause} {case.name}")
-    if refused is None and case.joined is not None and case.joined.path in schema.BY_PATH:
+    joined = case.joined is not None and case.joined.path in schema.BY_PATH
+    # `batch_size` in `optimizer` is a setting elsewhere, so it does not mean the batch of an optimizer step
+    alone = (
+        case.joined is not None
+        and not is_in(case.joined.path, case.clause)
+        and meaning(case.name, exact=True) is not None
+    )
+    if refused is None and case.joined is not None and joined and not alone:
         return of_guess(case.unknown, case.joined)
     if refused is not None or case.name in schema.CLAUSES:
         return refused
