@@ -120,6 +120,7 @@ def test_no_edit_for_a_denied_name_turns_anything_on(form):
         ("answer_column = reply", "write `data(columns=[prompt, reply])` with the names"),
         ('batch { data = "eval.jsonl" }', 'write `train MODEL on "eval.jsonl"`'),
         ("save_every = 3 epochs", "write one word as the value"),
+        ("optimizer adamw { batch_size = 8 }", "write `gbs=8` for the sequences of an optimizer step"),
         ("logging_steps = 30m", "`track.every` decides it"),
     ],
 )
@@ -143,7 +144,6 @@ def test_an_unclear_name_or_value_gets_a_help_without_an_edit(written, help):
         ("modules_to_save = none", ""),
         ("queue = false", ""),
         ("partition = false", ""),
-        ("optimizer adamw { batch_size = 8 }", "optimizer adamw\nmicro=8"),
     ],
 )
 def test_an_edit_writes_the_intended_setting(written, right):
