@@ -142,6 +142,7 @@ def test_an_unclear_name_or_value_gets_a_help_without_an_edit(written, help):
         ("packing_off = true", "packing=false"),
         ("unique_rows = none", "data(unique=false)"),
         ("modules_to_save = none", ""),
+        ("report_to = none", "track none"),
         ("queue = false", ""),
         ("partition = false", ""),
     ],
