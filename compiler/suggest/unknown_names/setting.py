@@ -290,9 +290,8 @@ def _no_column(case: Guessed) -> Suggestion | None:
     name of one column of several: `answer_column = reply`.
     """
     if case.row.path == "data.columns" and case.node is not None and not PARTS_OF_A_ROW.isdisjoint(parts(case.name)):
-        form = (
-            typed(case.row, f"[prompt, {case.typed}]") if case.clause != "data" else f"columns = [prompt, {case.typed}]"
-        )
+        value = f"[prompt, {case.typed}]"
+        form = f"columns = {value}" if case.clause == "data" else typed(case.row, value)
         if not isinstance(case.node, List):
             return case.says(f"write `{form}` with the names of your columns, in the order of the row's parts")
     return _first_line(case) if "/" in case.text and case.row.kind.name == "name" else None
