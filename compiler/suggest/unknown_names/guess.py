@@ -70,7 +70,7 @@ def _twin_in_the_clause(name: str, clause: str, guess: Meaning | None) -> Meanin
     home, _, last = guess.path.rpartition(".")
     own = f"{clause}.{last}"
     homes = {components().get(one, clause) for one in parts(name)} - {clause, clause.partition(".")[0]}
-    other = not {*words(home.rpartition(".")[2])}.isdisjoint(words(name)[:1]) or homes
+    other = bool(homes) or not {*words(home.rpartition(".")[2])}.isdisjoint(words(name)[:1])
     other = other or (last == "name" and last not in parts(name))  # `hf_repo` in `track` is `hub(name=...)`
     of_training = clause == "eval" and not {"train", "training"}.isdisjoint(parts(name))
     return guess if own not in schema.BY_PATH or other or of_training else evolve(guess, path=own)
