@@ -10,6 +10,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator
+from errno import EISDIR
 
 from xpc.grammar.record import field, mutable
 
@@ -115,7 +116,10 @@ def without_waiting(path: str, flags: int) -> int:
     """Like `without_following`, but follows links. Reading a file never waits for data: some files look regular, but
     reading them never begins or never ends (/proc/kmsg).
     """
-    if stat.S_IFMT(os.stat(path).st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
+    kind = stat.S_IFMT(os.stat(path).st_mode)
+    if kind == stat.S_IFDIR:
+        raise IsADirectoryError(EISDIR, os.strerror(EISDIR))
+    if kind != stat.S_IFREG:
         raise OSError("it is not a regular file")  # a device is not even opened, because that may have an effect
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
@@ -124,7 +128,7 @@ def read(path: str, limit: int = LARGEST, opener: Callable[[str, int], int] | No
     """The contents of a regular file. Without an opener, also of a pipe. Raises OSError with a sentence for anything
     else, for a file larger than `limit` bytes, and, if the opener is `without_following`, for a link.
     """
-    with open(path, "rb", opener=opener) as handle:
+    with os.fdopen((opener or os.open)(path, os.O_RDONLY), "rb") as handle:
         status = os.fstat(handle.fileno())
         if opener is not None and not stat.S_ISREG(status.st_mode):
             raise OSError("it is not a regular file")

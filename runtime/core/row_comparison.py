@@ -125,7 +125,8 @@ def _of_conversation(messages: list[dict[str, Any]], tokenizer: Any) -> Iterator
         incomplete, place = how == "missing", text.find(mark)
         how = "missing" if place < 0 else _form(loss.kind, text[max(0, place - 200) : place])
         how = how or "twice" * (loss.kind == "content" and text.count(mark) > 1)
-        how = how or "missing" * (loss.kind == "content" and loss.role != "tool" and own[loss.turn or 0] not in text)
+        ours = loss.kind == "content" and loss.role != "tool"
+        how = how or "missing" * (ours and any(one not in text for one in own[loss.turn or 0].split("<image>")))
         # skip the end of a text whose beginning is reported, and reasoning that is rendered from another key
         skipped = incomplete if loss.how == END else loss.kind == "reasoning" and loss in written
         if how and not (skipped and how == "missing"):

@@ -53,6 +53,10 @@ def files(tmp_path):
     )
     (tmp_path / "tools.py").write_text(search, encoding="utf-8")
     (tmp_path / "env.py").write_text("class Maze:\n    def reset(self, **row):\n        pass\n", encoding="utf-8")
+    turns = '[{"role": "user", "content": "%d + 1 = ?"}, {"role": "assistant", "content": "%d"}]'
+    rows = ['{"messages": ' + turns % (number, number + 1) + "}\n" for number in range(160)]
+    (tmp_path / "train.jsonl").write_text("".join(rows), encoding="utf-8")
+    (tmp_path / "base.xp").write_text("xpc 1\nhardware 1 x rtx-4090\nlora\n", encoding="utf-8")
     return Workspace(str(tmp_path))
 
 

@@ -260,8 +260,8 @@ def test_the_lines_of_use_ask_with_the_system_prompt_of_the_rows(tmp_path: Path)
         )
     assert "system" not in "".join(result.usage(False, False, {}, "Be brief.", "x"))  # rows of plain text have no turns
     (tmp_path / "processor_config.json").write_text("{}")
-    *_, asked = result.usage(False, True, {}, "Be brief.", str(tmp_path))
-    assert '[{"role": "system", "content": [{"type": "text", "text": "Be brief."}]}, {"role": "user"' in asked
+    *_, question = result.usage(False, True, {}, "Be brief.", str(tmp_path))
+    assert '[{"role": "system", "content": [{"type": "text", "text": "Be brief."}]}, {"role": "user"' in question
 
 
 def test_the_lines_of_use_load_adapters_with_their_tokenizer(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ NAMES = sorted({row.name for row in schema.TABLE} | {*schema.SOURCE_SETTINGS, *s
 CLAUSES = [one for one in schema.CLAUSES if one not in ("train", "extra", "sweep")]
 OTHER_SETTING = {
     # `precision { dtype = bf16 }` is another form of `precision bf16`
-    "dtype in precision": "precision",
+    "dtype in precision": "precision", "data": "train",
     "activation_checkpointing": "checkpointing", "epsilon": "eps", "iterations": "steps", "max_length": "seq",
     "timeout": "nccl_timeout", "block_size in batch": "seq", "block_size in None": "seq", "context in batch": "seq",
     "eps in method": "epsilon",
