@@ -8,6 +8,7 @@ https://parquet.apache.org/docs/file-format/, https://github.com/apache/thrift/b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from xpc.compiler.files.lfs import pointer
 
@@ -71,9 +72,9 @@ def problem(head: bytes, tail: Callable[[int], bytes]) -> str | None:
     if len(data) < min(size, MOST):
         return f"its footer would have {size:,} bytes, more than the file"
     try:
-        if size <= MOST and (data[0], data[2]) != (VERSION, LIST):
-            raise ValueError("not a footer of Parquet")
         if size <= MOST:
+            if (data[0], data[2]) != (VERSION, LIST):
+                raise ValueError("not a footer of Parquet")
             _columns(*_schema(_Compact(data)))
     except _Unknown:
         return None
@@ -89,10 +90,7 @@ def of_part(path: str, number: int, workspace: Workspace) -> tuple[tuple[str, ..
     """
     if not path.lower().endswith(".parquet") or number >= MANY:
         return None, None
-
-    def tail(count: int) -> bytes:
-        return workspace.tail(path, count)
-
+    tail = partial(workspace.tail, path)
     try:
         if (found := keys(tail)) is not None:
             return found, None

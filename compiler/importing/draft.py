@@ -293,12 +293,13 @@ class Draft:
         if default is not None and value == default:
             self.note(entry, f"{self.stack.name} states the same")
             return True
-        wrong = None if isinstance(value, dict) else extras.wrong_value(self.stack, library, name, value, self.method)
-        if wrong is not None or isinstance(value, dict):
-            self.error(entry, f"{self.stack.name} takes {wrong} for it" if wrong else UNREADABLE_EXTRA)
-            return True
-        self.extra.setdefault(library, {})[name] = plain_text(value)
-        self.mark(entry, EXTRA, f"extra {library} {{ {name} = {plain_text(value)} }}")
+        if isinstance(value, dict):
+            self.error(entry, UNREADABLE_EXTRA)
+        elif (wrong := extras.wrong_value(self.stack, library, name, value, self.method)) is not None:
+            self.error(entry, f"{self.stack.name} takes {wrong} for it")
+        else:
+            self.extra.setdefault(library, {})[name] = plain_text(value)
+            self.mark(entry, EXTRA, f"extra {library} {{ {name} = {plain_text(value)} }}")
         return True
 
     def _as_typed(self, library: str, name: str, entry: Entry, value: object) -> object:

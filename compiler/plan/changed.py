@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 
 from xpc.compiler.language.items import DEFAULT, DERIVED, SPEC
 from xpc.compiler.language.setting import Path
@@ -47,10 +48,20 @@ def changed(spec: Spec, settings: Settings) -> Spec:
     return out
 
 
-def is_legal(spec: Spec, settings: Settings) -> bool:
-    """Whether changed settings are legal: whether the changed spec has only errors that `spec` has, too."""
-    found = spec.error_codes(changed(spec, settings))
-    return not found or found <= spec.error_codes(changed(spec, {}))
+def legality(spec: Spec) -> Callable[[Settings], bool]:
+    """Return a function that tests whether changed settings are legal: whether the changed spec has only errors that
+    `spec` has, too.
+    """
+
+    @cache
+    def before() -> set[str]:
+        return spec.error_codes(changed(spec, {}))
+
+    def legal(settings: Settings) -> bool:
+        found = spec.error_codes(changed(spec, settings))
+        return not found or found <= before()
+
+    return legal
 
 
 _results: dict[Source, dict[tuple[object, ...], Any]] = {}

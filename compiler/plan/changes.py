@@ -15,7 +15,7 @@ from itertools import islice
 from xpc.compiler.language.setting import Path
 from xpc.compiler.language.strategies import SPREADS
 from xpc.compiler.plan import CHOSEN, FITS, GIB, TIGHT
-from xpc.compiler.plan.changed import Settings, changed, is_legal, searched
+from xpc.compiler.plan.changed import Settings, changed, legality, searched
 from xpc.compiler.plan.choice import rechosen, unset
 from xpc.compiler.plan.divisors import divisors
 from xpc.compiler.plan.experiment import Plan, plan
@@ -103,13 +103,13 @@ def _followed(path: Path, value: object) -> str:
 
 
 def _fitting(spec: Spec, most: int) -> list[Change]:
-    now = plan(spec)
+    now, legal = plan(spec), legality(spec)
     for wanted in (FITS, TIGHT) if now.verdict not in (FITS, TIGHT) else (FITS,):
         found: dict[frozenset[Path], list[Change]] = {}
         for tier in tiers(spec):
             kind = frozenset(tier)  # if changes of several sizes help, only the smallest is kept
             if kind not in found and sum(map(len, found.values())) < most:
-                changes = [one for one in _alternatives(spec, now, tier, wanted) if is_legal(spec, _decided(one))]
+                changes = [one for one in _alternatives(spec, now, tier, wanted) if legal(_decided(one))]
                 if changes:
                     found[kind] = changes[:1] if tier else changes
         if found:
@@ -121,11 +121,11 @@ def _learning_otherwise(spec: Spec, now: Plan) -> Iterator[Change]:
     """Yield changes to a smaller micro-batch with which the run fits, the largest micro-batch first. What the method
     learns depends on the micro-batch, so these changes are suggested only if nothing else helps.
     """
-    share, mine = spec.integer("batch.gbs") // spec.replicas, spec.integer("batch.micro")
+    legal, share, mine = legality(spec), spec.integer("batch.gbs") // spec.replicas, spec.integer("batch.micro")
     for micro in divisors(mine - 1, share)[::-1]:
         for toggles in _toggles(spec, more=True):
             one = as_typed(spec, now, {**micro_settings(spec, micro), **toggles})
-            if one.plan.verdict == FITS and is_legal(spec, _decided(one)):
+            if one.plan.verdict == FITS and legal(_decided(one)):
                 yield one
 
 
@@ -142,7 +142,8 @@ def _faster(spec: Spec) -> list[Change]:
         if (one := as_typed(spec, now, _with(spec, name, micro, toggles))).plan.verdict == FITS
     ]
     gains = [one for one in found if one.settings and one.pace is not None and one.pace >= 1 + LEAST_GAIN]
-    return list(islice((one for one in _apart(gains) if is_legal(spec, _decided(one))), MOST))
+    legal = legality(spec)
+    return list(islice((one for one in _apart(gains) if legal(_decided(one))), MOST))
 
 
 def _decided(one: Change) -> Settings:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from xpc.compiler.language.items import DERIVED
 from xpc.compiler.language.setting import FlagPath, Path
 from xpc.compiler.plan import BUDGET, CHOSEN, FITS, GIB, NO, verdict
-from xpc.compiler.plan.changed import Settings, changed, is_legal, searched
+from xpc.compiler.plan.changed import Settings, changed, legality, searched
 from xpc.compiler.plan.divisors import divisors
 from xpc.compiler.plan.from_spec import load_of, speed_of
 from xpc.compiler.plan.load import Load
@@ -117,21 +117,20 @@ def _search(spec: Spec, unset: Collection[Path]) -> Choice | None:
     if isinstance(load_of(spec), str):
         return None
     tried: list[str] = []
+    legal = legality(spec)
     for group in _groups(spec, unset):
         tried += [str(one.get("strategy", spec.text("strategy"))) for one in group]
         found = [candidate for one in group for candidate in _candidates(spec, one, unset)]
         # `sorted` keeps the order of combinations with equal speed: the strategy that shards less comes first, and for
         # one strategy, the combination with recomputation.
         for best in sorted(found, key=lambda candidate: -candidate.pace):
-            if "strategy" not in best.settings or is_legal(spec, best.settings):
+            if "strategy" not in best.settings or legal(best.settings):
                 return _choice_of(spec, best, found, unset, tried)
     assert spec.hardware.gpu is not None
     room, groups = spec.hardware.gpu.memory_gib, _groups(spec, unset)
     candidates = [candidate for group in groups for one in group if (candidate := _least(spec, one, unset)) is not None]
     for candidate in sorted(candidates, key=lambda candidate: candidate.peak):
-        if "strategy" not in candidate.settings or (
-            verdict(candidate.peak, room) != NO and is_legal(spec, candidate.settings)
-        ):
+        if "strategy" not in candidate.settings or (verdict(candidate.peak, room) != NO and legal(candidate.settings)):
             return _least_choice(candidate, room)
     return None
 

@@ -33,7 +33,8 @@ def as_text(found: Sequence[Entry]) -> str:
     lines = [visible(", ".join(one.label for one in found))]
     if several:
         rows = [[f"{group}: {name}", *texts] for group, name, texts in overview(found)]
-        lines += [visible(one) for one in [winner(found)] if one]
+        if best := winner(found):
+            lines.append(visible(best))
         lines += ["", *_aligned([["", *(one.label for one in found)], *rows], WIDEST_OF_RUNS)]
         for one in found[1:]:
             if one.diff is not None:
@@ -76,7 +77,8 @@ def markdown(found: Sequence[Entry]) -> str:
     """
     lines = [f"# {cell(', '.join(one.label for one in found))}"]
     if len(found) > 1:
-        lines += [part for one in [winner(found)] if one for part in ("", cell(one))]
+        if best := winner(found):
+            lines += ["", cell(best)]
         lines += ["", *_overview(found)]
         for one in found[1:]:
             if one.diff is not None:

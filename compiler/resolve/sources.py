@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from xpc.compiler import registry
 from xpc.compiler.data.contents import contents
@@ -236,11 +237,10 @@ class _Finder:
             else:
                 from xpc.compiler.data import parquet  # imported only here, because most data is in another format
 
-                broken = parquet.problem(head, lambda count: workspace.tail(path, count))
-                seen = parquet.footer(lambda count: workspace.tail(path, count))
-                if seen is not None:
-                    keys, _ = parquet.of_part(path, 0, workspace)
-                    columns, source = seen[0], evolve(source, rows=seen[1], keys=keys)
+                tail = partial(workspace.tail, path)
+                broken = parquet.problem(head, tail)
+                if broken is None and (seen := parquet.footer(tail)) is not None:
+                    columns, source = seen[0], evolve(source, rows=seen[1], keys=parquet.keys(tail))
         except OSError as error:
             wrong = f"`{path[:80]}` cannot be read ({error.strerror or error})"
             self.problems.report("XP114", wrong, self.label, help="make the file readable")

@@ -120,9 +120,9 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
                 typo = letter_likeness(typed, one.letters)
                 other = has_another_word(parts(way), one.parts) or another_number(typed, one.letters)
                 # `adam_epsilon2` is not a misspelt `adam_epsilon`
-                last = parts(way)[-1]
-                own_last = last.rstrip("0123456789") or parts(way)[-2:-1]
-                other = other or (last[-1].isdecimal() and one.parts[-1:] in ((own_last,), own_last))
+                *before, last = parts(way)
+                stem = last.rstrip("0123456789")
+                other = other or (last[-1].isdecimal() and one.parts[-1:] == ((stem,) if stem else tuple(before[-1:])))
                 typo = 0.0 if other else typo
                 like = max(like, typo, 0.8 * (one.own and begun == {one.path}))
             if like < (SAME if exact else ENOUGH):

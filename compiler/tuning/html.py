@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from xpc.compiler import registry
 from xpc.compiler.plan import BUDGET, GIB, NO
-from xpc.compiler.plan.changed import Settings, changed, is_legal
+from xpc.compiler.plan.changed import Settings, changed, legality
 from xpc.compiler.plan.changes import STRATEGIES, effect
 from xpc.compiler.plan.divisors import divisors
 from xpc.compiler.plan.experiment import Assumptions, Plan, plan
@@ -217,11 +217,12 @@ def _variants(spec: Spec) -> Iterator[Spec]:
     kept = spec.flag("memory.checkpointing")
     for gpu in _gpus(spec):
         there = evolve(spec, hardware=evolve(spec.hardware, gpu=gpu))
+        legal = legality(there)
         for name in strategies:
             for recomputes in (kept, not kept):
                 settings: Settings = {"strategy": name, "memory.checkpointing": recomputes}
                 same = gpu is spec.hardware.gpu and name == strategy and recomputes == kept
-                if same or is_legal(there, settings):
+                if same or legal(settings):
                     for one in micros:
                         yield changed(there, {**settings, "batch.micro": one})
 

@@ -17,7 +17,7 @@ from xpc.compiler.language.kinds import NEVER, Amount
 from xpc.compiler.language.schema import TABLE, children
 from xpc.compiler.language.setting import Path
 from xpc.compiler.plan import FITS, UNKNOWN
-from xpc.compiler.plan.changed import Settings, changed, is_legal
+from xpc.compiler.plan.changed import Settings, changed, legality
 from xpc.compiler.plan.changes import Change, alike, micro_settings, micros, planned
 from xpc.compiler.plan.experiment import plan
 from xpc.compiler.rules import check
@@ -50,8 +50,9 @@ def candidates(spec: Spec) -> list[Change]:
     else:
         ranked = sorted((one for one in changes if one.plan.verdict == FITS), key=lambda one: -(one.pace or 0.0))
     best: list[Change] = []
+    legal = legality(spec)
     for one in ranked:
-        if len(best) < MOST and is_legal(spec, one.settings):
+        if len(best) < MOST and legal(one.settings):
             best.append(one)
     return best if as_it_is in best else [as_it_is, *best]
 

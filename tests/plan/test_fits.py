@@ -15,7 +15,7 @@ from xpc.compiler import cli, registry
 from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import Checked, check_text
 from xpc.compiler.plan import FITS, NO, TIGHT, changes, coefficients
-from xpc.compiler.plan.changed import is_legal
+from xpc.compiler.plan.changed import legality
 from xpc.compiler.plan.experiment import plan
 from xpc.compiler.plan.quick_estimate import MemoryInputs, states
 from xpc.compiler.registry.linear_layers import linear_layers, lora_parameters
@@ -90,7 +90,7 @@ def test_every_change_is_planned_as_it_is_typed(name: str) -> None:
     found = changes.fitting(spec_of(text))
     assert found
     for change in found:
-        assert is_legal(spec_of(text), change.settings)
+        assert legality(spec_of(text))(change.settings)
         form = " with ".join(f"`{one}`" for one in change.typed)
         (finding,) = [one for one in checked(text).problems if one.code in ("XP480", "XP960", "XP961")]
         after = typed_in(text, type(finding)(**{**vars(finding), "help": f"write {form}", "edits": ()}))
@@ -113,7 +113,7 @@ def test_what_is_faster_fits_and_is_legal() -> None:
         assert change.plan.verdict == FITS
         assert change.pace is not None
         assert change.pace > 1
-        assert is_legal(spec, change.settings)
+        assert legality(spec)(change.settings)
     assert [one.pace for one in found] == sorted((one.pace or 0 for one in found), reverse=True)
     assert changes.faster(spec_of(written(**SHORT["kept"]))) == []
 
@@ -121,8 +121,8 @@ def test_what_is_faster_fits_and_is_legal() -> None:
 def test_a_change_that_a_rule_refuses_is_not_proposed() -> None:
     """Changes that a rule refuses are not proposed. For example, offloading needs a sharded strategy."""
     spec = spec_of(written(**SHORT["kept"]))
-    assert not is_legal(spec, {"strategy": "ddp", "strategy.offload": "optimizer"})
-    assert is_legal(spec, {"strategy": "zero3"})
+    assert not legality(spec)({"strategy": "ddp", "strategy.offload": "optimizer"})
+    assert legality(spec)({"strategy": "zero3"})
 
 
 def evaluated(text: str) -> float:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 
 from xpc.compiler.importing import mixture
 from xpc.compiler.importing.draft import Draft, Source
@@ -21,6 +20,7 @@ from xpc.compiler.importing.trl import data as corpus
 from xpc.compiler.importing.trl import formats, switches
 from xpc.compiler.importing.trl import model as models
 from xpc.compiler.language.methods import METHODS
+from xpc.grammar.nearest import nearest
 from xpc.grammar.package_data import read_table
 from xpc.grammar.record import evolve
 from xpc.grammar.tree import quoted
@@ -56,9 +56,9 @@ def data(draft: Draft, named: Entries, overrides: Overrides, stage: str) -> None
         complete = overrides.read(f"{base}/dataset_info.json") is not None
         for name in words(listed) or []:
             if complete and name not in info:
-                near = get_close_matches(name, info, 1)
+                near = nearest(name, info)
                 draft.error(listed, f"`{base}/dataset_info.json` has no dataset `{name}`, so LLaMA-Factory refuses the "
-                            "file, too", f"did you mean `{near[0]}`?" if near else f"add `{name}` to it")  # fmt: skip
+                            "file, too", f"did you mean `{near}`?" if near else f"add `{name}` to it")  # fmt: skip
                 continue
             _source(draft, listed, name, base, info, most, stage)
         formats.in_common(draft)

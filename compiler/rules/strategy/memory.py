@@ -215,15 +215,15 @@ def _smaller_bases(spec: Spec) -> list[Change]:
     """Those of two changes that make a run with adapters fit in memory: the frozen base in bf16, or in 4 bits."""
     if not spec.lora or spec.bits or spec.on_cpu or spec.text("precision") != "bf16":
         return []
-    from xpc.compiler.plan.changed import is_legal
+    from xpc.compiler.plan.changed import legality
     from xpc.compiler.plan.changes import as_typed
     from xpc.compiler.plan.experiment import plan
 
     tried: list[Mapping[Path, object]] = [{"lora.bits": 4}]
     if spec.text("model.dtype") == "fp32":
         tried.insert(0, {"model.dtype": "bf16"})
-    now = plan(spec)
-    made = (as_typed(spec, now, one) for one in tried if is_legal(spec, one))
+    now, legal = plan(spec), legality(spec)
+    made = (as_typed(spec, now, one) for one in tried if legal(one))
     return [one for one in made if one.plan.verdict == FITS]
 
 
@@ -245,14 +245,14 @@ def _other_remedies(spec: Spec) -> str:
 
 def _first_that_fits(spec: Spec, facts: ModelFacts) -> str:
     """The help text: it proposes the first change of strategy or offload with which the model states fit in the GPU."""
-    from xpc.compiler.plan.changed import is_legal
+    from xpc.compiler.plan.changed import legality
     from xpc.compiler.plan.changes import forms, tiers
 
-    gpu = spec.hardware.gpu
+    gpu, legal = spec.hardware.gpu, legality(spec)
     assert gpu is not None  # `oversized_states` returns 0 for a run without a GPU
     for tier in tiers(spec):
         strategy, offload = tier.get("strategy"), OFFLOADS[str(tier.get("strategy.offload", "none"))]
         held = least(spec, facts, str(strategy), offload)
-        if strategy and "nodes" not in tier and held <= gpu.memory_gib * GIB * 0.9 and is_legal(spec, tier):
+        if strategy and "nodes" not in tier and held <= gpu.memory_gib * GIB * 0.9 and legal(tier):
             return f"write `{next(forms(tier))}`"
     return _other_remedies(spec)

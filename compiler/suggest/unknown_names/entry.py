@@ -51,9 +51,9 @@ def unknown_name(unknown: UnknownName, count: int = 0) -> Suggestion:
         message = found.message.replace(f"`{near[:60]}`", f"`{unknown.name[:60]}`", 1)
         return evolve(found, message=message, text=found.text or f"did you mean `{near}`?")
     found = outside(unknown) if unknown.clause is None else inside(unknown)
-    guess = meaning(denied(unknown.name), unknown.clause, exact=True) if denied(unknown.name) else None
-    opposite = denied(unknown.name) and (guess is None or guess.path not in found.intended)
-    if found.edit and opposite and not _known(unknown):
+    rest = denied(unknown.name)
+    guess = meaning(rest, unknown.clause, exact=True) if found.edit and rest else None
+    if found.edit and rest and (guess is None or guess.path not in found.intended) and not _known(unknown):
         found = evolve(found, help=f"{found.help} for the opposite of `{unknown.name[:60]}`", edit=None)
     if found.edit and unknown.node and TRAILING.match(unknown.label.source.text, unknown.node.span.end):
         found = evolve(found, help="write one word as the value, as in `every = 100`", edit=None)

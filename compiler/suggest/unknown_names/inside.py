@@ -238,15 +238,11 @@ def _known_only_with_the_clause(case: Inside) -> Suggestion | None:
     if case.rows:
         return None
     refused = without_equivalent(case.message, f"{case.clause} {case.name}")
-    joined = case.joined is not None and case.joined.path in schema.BY_PATH
-    # `batch_size` in `optimizer` is a setting elsewhere, so it does not mean the batch of an optimizer step
-    alone = (
-        case.joined is not None
-        and not is_in(case.joined.path, case.clause)
-        and meaning(case.name, exact=True) is not None
-    )
-    if refused is None and case.joined is not None and joined and not alone:
-        return of_guess(case.unknown, case.joined)
+    joined = case.joined if refused is None else None
+    if joined is not None and not is_in(joined.path, case.clause) and meaning(case.name, exact=True) is not None:
+        joined = None  # `batch_size` in `optimizer` is a setting elsewhere: it does not mean the batch of a step
+    if joined is not None and joined.path in schema.BY_PATH:
+        return of_guess(case.unknown, joined)
     if refused is not None or case.name in schema.CLAUSES:
         return refused
     return extra_suggestion(evolve(case.unknown, name=f"{case.block}_{case.name}"), case.message)

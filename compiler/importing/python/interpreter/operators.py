@@ -231,9 +231,8 @@ def comparison(machine: Machine, node: ast.Compare) -> object:
     left = machine.evaluate(node.left)
     for op, right_node in zip(node.ops, node.comparators):
         right = machine.evaluate(right_node)
-        if isinstance(op, ast.In | ast.NotIn) and right == Name(
-            "os.environ"
-        ):  # the same as `os.environ.get(x) is None`
+        # `x in os.environ` is the same as `os.environ.get(x) is not None`
+        if isinstance(op, ast.In | ast.NotIn) and right == Name("os.environ"):
             op = ast.IsNot() if isinstance(op, ast.In) else ast.Is()
             left, right = machine.variable(left, None, node), None
         found = _compared(op, left, right)
