@@ -21,6 +21,7 @@ from xpc.compiler.render import FORMATS, render
 from xpc.compiler.render.output import colored, show, show_exact, show_json, show_rendered
 from xpc.compiler.render.visible import visible
 from xpc.grammar.nearest import nearest
+from xpc.grammar.record import evolve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -180,8 +181,8 @@ def _check(options: Options) -> int:
             _print_line(f"xpc: {error}", sys.stderr)
             unread = True
             continue
-        workspace.memory, workspace.copies = user_memory(), False
-        workspace.allow_oom = workspace.allow_oom or options.allow_oom
+        allow_oom = workspace.allow_oom or options.allow_oom
+        workspace = evolve(workspace, memory=user_memory(), copies=False, allow_oom=allow_oom)
         checked = check_text(data, name, workspace)
         found += located([*checked.problems, *_of_preview(checked, workspace)], path)
         silenced += located_silences(checked.silenced, path)
@@ -223,8 +224,7 @@ def _compile(options: Options) -> int:
     if options.output == "":
         raise UsageError("-o takes the folder of the bundle, not an empty text")
     data, name, workspace = read_spec(options.file)
-    workspace.memory = user_memory()
-    workspace.allow_oom = workspace.allow_oom or options.allow_oom
+    workspace = evolve(workspace, memory=user_memory(), allow_oom=workspace.allow_oom or options.allow_oom)
     files, checked = compile_text(data, name, workspace)
     silenced = located_silences(checked.silenced, options.file)
     found = located([*checked.problems, *_of_preview(checked, workspace)], options.file)
@@ -238,7 +238,7 @@ def _compile(options: Options) -> int:
     if options.locked:
         from xpc.compiler.locking.state import refusals
 
-        stale = list(refusals(workspace.pins, checked, workspace, files))
+        stale = list(refusals(checked, workspace, files))
         for sentence in stale:
             _print_line(sentence, to)
         if stale:
@@ -295,8 +295,8 @@ def _problems_of(text: str, path: str) -> list[Diagnostic]:
     from xpc.compiler.pipeline import check_text
 
     data, name, workspace = open_spec(os.path.abspath(path), text.encode())
-    workspace.memory, workspace.copies = user_memory(), False
-    return located([one for one in check_text(data, name, workspace).problems if one.severity != "note"], path)
+    checked = check_text(data, name, evolve(workspace, memory=user_memory(), copies=False))
+    return located([one for one in checked.problems if one.severity != "note"], path)
 
 
 def _run_module(command: str, arguments: list[str]) -> int:

@@ -17,6 +17,7 @@ from xpc.compiler.review.sources import described
 from xpc.compiler.review.trace import Trace, shown
 from xpc.compiler.rules.adapters.experts import adapted_paths
 from xpc.compiler.spec.values import Origin
+from xpc.grammar.record import evolve
 
 MOST = 8
 """If all settings are explained, at most this many emitted keys are shown for each setting."""
@@ -31,9 +32,9 @@ def spec_values(path: str, name: str = "") -> str:
     errors.
     """
     data, file, workspace = read_spec(path)
-    workspace.allow_oom = True  # a run that does not fit in its GPUs is explained, too, and not refused
     rows = _rows(name) if name else list(TABLE)
-    checked = check_text(data, file, workspace)
+    # a run that does not fit in its GPUs is explained, too, and not refused
+    checked = check_text(data, file, evolve(workspace, allow_oom=True))
     if checked.spec is None:
         raise SpecError(f"{path} has errors; `xpc check {path}` shows them")
     trace = Trace(checked.spec)

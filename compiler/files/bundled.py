@@ -15,7 +15,7 @@ from xpc.compiler.files.folder_contents import parts, read
 from xpc.compiler.files.manifest_text import tables
 from xpc.compiler.files.workspace import HIDDEN, MAX_TEXT, TEXTS, Workspace, bundle_name, inside_of
 from xpc.compiler.files.written import lines, written
-from xpc.grammar.record import field, mutable
+from xpc.grammar.record import entity, field
 from xpc.grammar.tree import quoted
 
 TYPE_CHECKING = False
@@ -31,7 +31,7 @@ PATH = re.compile(r'"((?:files|data)/[^":\n]*)')
 """
 
 
-@mutable
+@entity
 class BundleWorkspace(Workspace):
     """The workspace of a spec in a bundle. `copies_of` maps the names of files in the spec to their copies in the
     bundle.

@@ -64,7 +64,7 @@ def open_spec(full: str, data: bytes) -> tuple[bytes, str, Workspace]:
     absolute path.
     """
     folder = os.path.dirname(full)
-    workspace = Workspace(folder)
+    workspace = Workspace(folder, lock=os.path.basename(full) + ".lock")
     if os.path.basename(full) == "spec.xp" and os.path.exists(os.path.join(folder, "bundle.toml")):
         from xpc.compiler.files import bundled  # imported here, because only the spec of a bundle needs it
 
@@ -72,7 +72,6 @@ def open_spec(full: str, data: bytes) -> tuple[bytes, str, Workspace]:
         if table is not None:
             workspace = bundled.workspace(folder, table)
             data = bundled.as_written(data, workspace.copies_of)
-    workspace.lock = workspace.lock or os.path.basename(full) + ".lock"
     # the name of a file may contain bytes that are not text, but diagnostics and bundle.toml can contain only text
     name = os.path.basename(full).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     return data, name, workspace

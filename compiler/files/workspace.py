@@ -15,7 +15,7 @@ from xpc.compiler.files.digest import sha256
 from xpc.compiler.files.folder_contents import LARGEST, read, walk, without_waiting
 from xpc.compiler.files.lfs import pointer
 from xpc.grammar.nearest import misspelt_file
-from xpc.grammar.record import field, mutable, record
+from xpc.grammar.record import entity, field, record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,9 +65,10 @@ class Read:
         return "files/" + bundle_name(self.name, self.digest)
 
 
-@mutable
+@entity
 class Workspace:
-    """The files of a spec, relative to `root`, the spec's folder.
+    """The files of a spec, relative to `root`, the spec's folder. `evolve` makes a workspace with other options; it
+    shares the collections of the first one.
 
     - `located`: the names of all files that were looked up; `reads`: the digests of the files that were read
     - `memory`: stores counts over data files for later commands; if it is None, every command reads the data files

@@ -24,6 +24,7 @@ from xpc.compiler.pipeline import Checked, check_text
 from xpc.grammar.diagnostic import ERROR, WARNING, Diagnostic
 from xpc.grammar.format import format_file
 from xpc.grammar.parse import MAX_SIZE, parse
+from xpc.grammar.record import evolve
 from xpc.grammar.source import Source
 
 # the command line turns garbage collection off, because most commands end soon; the language server runs for hours
@@ -58,8 +59,7 @@ def checked(document: TextDocument) -> Checked:
     members of a sweep are checked.
     """
     data, name, workspace = open_spec(path_of(document), as_bytes(document.source))
-    workspace.memory, workspace.copies, workspace.most_members = user_memory(), False, MEMBERS
-    return check_text(data, name, workspace)
+    return check_text(data, name, evolve(workspace, memory=user_memory(), copies=False, most_members=MEMBERS))
 
 
 def units_of(document: TextDocument) -> Units:

@@ -92,9 +92,8 @@ def _before(workspace: Workspace) -> Lock:
 
 def _checked(data: bytes, name: str, workspace: Workspace, lock: Lock) -> Checked:
     # a run that does not fit in its GPUs can be locked, although `xpc compile` refuses it
-    workspace.pins, workspace.hashes, workspace.allow_oom = lock, True, True
     lock.lookups.clear()
-    return check_text(data, name, workspace)
+    return check_text(data, name, evolve(workspace, pins=lock, hashes=True, allow_oom=True))
 
 
 def _pins(lock: Lock, options: argparse.Namespace) -> list[Pin]:
@@ -148,17 +147,16 @@ def _complete(data: bytes, name: str, lock: Lock, checked: Checked, options: arg
     """Add to the lock everything that is computed from the pins: files, rows, packages, and the digest of the bundle
     that is compiled with this lock.
     """
-    workspace = Workspace(os.path.dirname(os.path.abspath(options.file)), lock=lock.name)
+    folder = os.path.dirname(os.path.abspath(options.file))
     lock = evolve(lock, target=state.specs(checked)[0].stack.name, lookups={}, text=b"")
-    workspace.pins, workspace.hashes, workspace.allow_oom = lock, True, True
+    workspace = Workspace(folder, lock=lock.name, pins=lock, hashes=True, allow_oom=True)
     files, checked = compile_text(data, name, workspace)
     assert files is not None  # the caller has already compiled the spec without errors
     lock.files, lock.rows = state.digests(checked, workspace), state.counts(checked)
     lock.environments = _environments(requirements(files), lock, options)
     lock.text = written(lock)
-    final = Workspace(workspace.root, lock=lock.name, pins=lock, hashes=True, allow_oom=True)
-    final.reads[lock.name] = sha256(lock.text).hexdigest()
-    files, _ = compile_text(data, name, final)
+    reads = {lock.name: sha256(lock.text).hexdigest()}
+    files, _ = compile_text(data, name, evolve(workspace, reads=reads))
     assert files is not None
     lock.digest = lockfile.bundle_digest(files)
     return lock

@@ -64,8 +64,9 @@ def unpinned(lock: Lock) -> list[tuple[str, str, str, str]]:
     return [reference for reference, pin in lock.lookups.items() if pin is None and not pinned(reference[2])]
 
 
-def refusals(lock: Lock | None, checked: Checked, workspace: Workspace, files: Mapping[str, bytes]) -> Iterator[str]:
+def refusals(checked: Checked, workspace: Workspace, files: Mapping[str, bytes]) -> Iterator[str]:
     """Yield the reasons, as sentences, why `--locked` refuses the spec. There are none if the lock fits the spec."""
+    lock = checked.lock
     if lock is None:
         yield f"there is no {workspace.lock or 'lock'}: `xpc lock --update` writes it"
         return

@@ -16,6 +16,7 @@ from xpc.grammar.record import evolve, record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from xpc.compiler.files.pins import Lock
     from xpc.compiler.resolve.image_digests import Known
     from xpc.compiler.resolve.sweep import Grid
     from xpc.compiler.resolve.sweep_member import Member
@@ -34,13 +35,14 @@ class Checked:
     """The result of checking a spec. `spec` is None if there is an error.
 
     `silenced` are the findings that a comment in the spec silences, and `problems` are all others. For a sweep,
-    `members` has the specs of all members, and `spec` is the first of these.
+    `members` has the specs of all members, and `spec` is the first of these. `lock` has the pins of the spec's lock.
     """
 
     spec: CheckedSpec | None
     problems: tuple[Diagnostic, ...]
     silenced: tuple[Silenced, ...] = ()
     members: tuple[Member, ...] = ()
+    lock: Lock | None = None
 
 
 def _suggestions() -> Advisor:
@@ -59,8 +61,10 @@ def check_text(data: bytes, name: str, workspace: Workspace) -> Checked:
         # imported only here, because few specs have misspelt names or wrong values
         from xpc.compiler.pipeline.cascades import in_one_round
 
+        with_pins = evolve(workspace, pins=checked.lock)
+
         def findings(text: str) -> tuple[Diagnostic, ...]:
-            return _check_text(text.encode(), name, workspace).problems
+            return _check_text(text.encode(), name, with_pins).problems
 
         return evolve(checked, problems=in_one_round(checked.problems, name, findings))
     return checked
@@ -70,12 +74,13 @@ def _check_text(data: bytes, name: str, workspace: Workspace) -> Checked:
     source, problems = decode(data, name)
     loaded = load(source, workspace, _suggestions)
     loaded.problems[:0] = problems
-    lock = workspace.lock
+    pinned_by = workspace.lock
     # a lock that is a folder, a pipe or a broken link is an error, too: if xpc ignored it, nothing would be pinned
-    if lock and workspace.pins is None and (workspace.kind(lock) or workspace.other_kind(lock)):
+    if pinned_by and workspace.pins is None and (workspace.kind(pinned_by) or workspace.other_kind(pinned_by)):
         from xpc.compiler.resolve import lockfile  # imported only here, because most specs have no lock
 
-        workspace.pins, wrong = lockfile.read(workspace)
+        lock, wrong = lockfile.read(workspace)
+        workspace = evolve(workspace, pins=lock)
         loaded.problems += wrong
     if any(one.code in PASTED for one in loaded.problems):
         # imported only here, because few specs contain the notation of another tool
@@ -98,7 +103,7 @@ def _check_text(data: bytes, name: str, workspace: Workspace) -> Checked:
     found = [*loaded.problems, *resolve_problems]
     if spec is not None:
         found += check(spec)
-    return _checked(loaded, spec, relevant(found))
+    return _checked(loaded, spec, relevant(found), workspace)
 
 
 def _check_sweep(loaded: MergedSpec, grid: Grid, workspace: Workspace) -> Checked:
@@ -109,11 +114,11 @@ def _check_sweep(loaded: MergedSpec, grid: Grid, workspace: Workspace) -> Checke
     if any(one.severity == ERROR for one in grid.problems):
         # notes about assumed values are dropped, because the line with the error may state these values
         found = [one for one in found if one.code != ASSUMED]
-    checked = _checked(loaded, runs[0].spec, relevant(found))
+    checked = _checked(loaded, runs[0].spec, relevant(found), workspace)
     return evolve(checked, members=tuple(runs) if checked.spec is not None else ())
 
 
-def _checked(loaded: MergedSpec, spec: Spec | None, found: list[Diagnostic]) -> Checked:
+def _checked(loaded: MergedSpec, spec: Spec | None, found: list[Diagnostic], workspace: Workspace) -> Checked:
     wrong = any(one.severity == ERROR for one in found)
     silenced: tuple[Silenced, ...] = ()
     if any("xpc:" in one.source.text for one in loaded.files):
@@ -121,14 +126,14 @@ def _checked(loaded: MergedSpec, spec: Spec | None, found: list[Diagnostic]) -> 
 
         found, silenced = apply(loaded.files, found)
     checked = None if spec is None or wrong else CheckedSpec.of(spec, found, silenced)
-    return Checked(checked, tuple(found), silenced)
+    return Checked(checked, tuple(found), silenced, lock=workspace.pins)
 
 
 def compile_text(data: bytes, name: str, workspace: Workspace) -> tuple[dict[str, bytes] | None, Checked]:
     """Check and compile a spec. Returns a pair: the files of the bundle by name, or None if there is an error; and the
     result of the check.
     """
-    workspace.hashes = True
+    workspace = evolve(workspace, hashes=True)
     checked = check_text(data, name, workspace)
     if checked.spec is None:
         return None, checked

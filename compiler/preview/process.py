@@ -28,7 +28,7 @@ from xpc.compiler.render import render
 from xpc.compiler.render.output import show, show_rendered
 from xpc.grammar.diagnostic import ERROR
 from xpc.grammar.nearest import nearest
-from xpc.grammar.record import record
+from xpc.grammar.record import evolve, record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -108,11 +108,11 @@ def _checked(path: str, request: Request) -> tuple[CheckedSpec, Workspace]:
     prepared.
     """
     data, name, workspace = read_spec(path)
-    workspace.memory, workspace.allow_oom, workspace.hashes = user_memory(), True, request.scan is not None
-    if request.scan is None:
-        workspace.most_copied = FEW
-    if request.member is None:
-        workspace.most_members = 1
+    few = request.scan is None
+    workspace = evolve(
+        workspace, memory=user_memory(), allow_oom=True, hashes=not few, most_copied=FEW if few else None,
+        most_members=int(request.member is None),
+    )  # fmt: skip
     return chosen_run(check_text(data, name, workspace), path, request.member, "preview"), workspace
 
 

@@ -14,7 +14,7 @@ from xpc.compiler.report.run_record import RunRecord, table
 from xpc.compiler.review.finished_run import DECISIVE, contents, decisive_digest, read_json
 from xpc.compiler.review.operands import Operand, open_operand
 from xpc.compiler.spec.checked import CheckedSpec
-from xpc.grammar.record import field, record
+from xpc.grammar.record import evolve, field, record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -146,8 +146,9 @@ def read_bundle(folder: str) -> BundleRecord:
     try:
         with open_operand(folder) as one:
             if isinstance(one.workspace, bundled.BundleWorkspace):
-                one.workspace.data_root = os.environ.get("XPC_DATA_ROOT", "")
                 copies_of = one.workspace.copies_of
+                data_root = os.environ.get("XPC_DATA_ROOT", "")
+                one = evolve(one, workspace=evolve(one.workspace, data_root=data_root))
             operand = one.check(one.name)
     except UsageError as error:
         return BundleRecord(folder, digest_of(folder), stated, pins, None, None, None, str(error))

@@ -218,7 +218,10 @@ class UncheckedOperand:
         if self.workspace is None:
             return _members(self.folder)
         # a run that does not fit in its GPUs can be compared, too
-        self.workspace.hashes = self.workspace.allow_oom = True
+        return evolve(self, workspace=evolve(self.workspace, hashes=True, allow_oom=True))._operand(name)
+
+    def _operand(self, name: str) -> Operand:
+        assert self.workspace is not None
         checked = self._checked(name)
         if checked.spec is None:
             # check the spec again under its own file name, because messages contain the name

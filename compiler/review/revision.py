@@ -19,11 +19,11 @@ from xpc.compiler.files.lfs import pointer
 from xpc.compiler.files.workspace import Workspace, inside_of
 from xpc.compiler.review.commit_paths import below, followed
 from xpc.compiler.review.repository import Commit, Repository, find, stored_file
-from xpc.grammar.record import field, mutable
+from xpc.grammar.record import entity, field
 from xpc.runtime.features.launch.model_folder import LEVELS
 
 
-@mutable
+@entity
 class RevisionWorkspace(Workspace):
     """The workspace of a spec in a commit. Files of the commit are copied into the temporary folder `mirror`.
 
@@ -178,10 +178,10 @@ def snapshot(commit: Commit) -> Iterator[Callable[[str], tuple[bytes, str, Works
                 raise UsageError(f"`{inside}` is not in {commit.hash[:12]}")
             root = os.path.join(mirror, os.path.dirname(inside)).rstrip("/")
             os.makedirs(root, exist_ok=True)
-            space = RevisionWorkspace(root, commit=commit, mirror=mirror, paths=paths)
-            if f"{inside}.lock" in commit.files:  # use the lock of the commit, not the lock in the working tree
-                space.lock = os.path.basename(inside) + ".lock"
-            return data, os.path.basename(inside), space
+            name = os.path.basename(inside)
+            # use the lock of the commit, not the lock in the working tree
+            lock = f"{name}.lock" if f"{inside}.lock" in commit.files else ""
+            return data, name, RevisionWorkspace(root, lock=lock, commit=commit, mirror=mirror, paths=paths)
 
         yield opened
 

@@ -29,7 +29,7 @@ from xpc.compiler.review.sources import UNSET
 from xpc.compiler.rules.core.advisory_table import fixed_advisories
 from xpc.compiler.spec.checked import CheckedSpec
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, applied
-from xpc.grammar.record import mutable, record
+from xpc.grammar.record import evolve, mutable, record
 
 ARGUMENTS = "trainer_args.json arguments."
 EPILOG = (
@@ -152,7 +152,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """Return the printed text and the exit status. Raises UsageError."""
     data, name, workspace = read_spec(options.file)
-    workspace.hashes = workspace.allow_oom = True  # a run that does not fit in its GPUs can be upgraded, too
+    workspace = evolve(workspace, hashes=True, allow_oom=True)  # a run that does not fit in its GPUs is upgraded, too
     checked = check_text(data, name, workspace)
     if checked.spec is None:
         return render(located(checked.problems, options.file), "full"), 1

@@ -24,6 +24,7 @@ from xpc.compiler.review.verifying.images import image_drifts
 from xpc.compiler.review.verifying.recompiled import Table, recheck, recompiled, sweep_files
 from xpc.compiler.spec.checked import CheckedSpec
 from xpc.grammar.diagnostic import ERROR
+from xpc.grammar.record import evolve
 
 LOOKED = "XPC_DATA_ROOT names the folder that has the models, if it is not next to the bundle"
 EPILOG = (
@@ -157,8 +158,8 @@ def _stale(folder: str, found: Tree, table: Table, options: argparse.Namespace) 
     compiled files ("" if there is no difference), and the runs of the spec.
     """
     data, name, workspace = read_spec(options.spec)
-    workspace.memory, workspace.allow_oom = user_memory(), bool(table["bundle"].get("allow_oom"))
-    workspace.trusts_memory = options.quick
+    allow_oom = bool(table["bundle"].get("allow_oom"))
+    workspace = evolve(workspace, memory=user_memory(), allow_oom=allow_oom, trusts_memory=options.quick)
     made, checked = compile_text(data, name, workspace)
     if made is None:
         error = next(one.message for one in checked.problems if one.severity == ERROR)

@@ -32,7 +32,7 @@ from xpc.compiler.spec.checked import CheckedSpec
 from xpc.compiler.tuning import calibration_file, probes
 from xpc.compiler.tuning.finished import events, reading
 from xpc.grammar.package_data import read_text
-from xpc.grammar.record import record
+from xpc.grammar.record import evolve, record
 
 EPILOG = (
     "Without an option it writes the probes and a script that runs them. Probes do not change what is learned: global "
@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
             "--calibration goes with --read DIR or --run OUT, which give the measurements that are written"
         )
     data, name, workspace = read_spec(options.file)
-    workspace.hashes = True
+    workspace = evolve(workspace, hashes=True)
     checked = check_text(data, name, workspace)
     if checked.members:
         raise UsageError(f"{options.file} is a sweep: write one of its members as a spec, and tune this spec")

@@ -22,6 +22,7 @@ from xpc.compiler.pipeline import compile_text
 from xpc.grammar.diagnostic import ERROR
 from xpc.grammar.format import format_file
 from xpc.grammar.parse import parse
+from xpc.grammar.record import entity, field
 from xpc.grammar.source import Source
 
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -95,21 +96,18 @@ def convert(text: str, *arguments: str, name: str = "recipe.yaml", folder: str =
 def imported(text: str, *arguments: str, name: str = "recipe.yaml", root: str = REPOSITORY) -> Imported:
     """Import a text, and compile the spec. The files that the import would write exist only in memory."""
     draft, spec = convert(text, *arguments, name=name, folder=root)
-    workspace = _FilesNextTo(root)
-    workspace.extra_files.update(draft.files)
     # a published file states no hardware, so the tests choose it, and the run may exceed its memory
-    workspace.allow_oom = True
+    workspace = _FilesNextTo(root, allow_oom=True, extra_files=draft.files)
     files, checked = compile_text(spec.encode(), "recipe.xp", workspace)
     errors = tuple(f"{one.code} {one.message}" for one in checked.problems if one.severity == ERROR)
     return Imported(draft, spec, errors, files or {})
 
 
-class _FilesNextTo(Workspace):  # type: ignore[misc]
+@entity  # type: ignore[misc]
+class _FilesNextTo(Workspace):
     """A workspace with additional files, which exist only in memory."""
 
-    def __init__(self, root: str) -> None:
-        super().__init__(root)
-        self.extra_files: dict[str, bytes] = {}
+    extra_files: Mapping[str, bytes] = field(factory=dict)
 
     def read(self, written: str, base: str = "", limit: int = 2**24) -> Any:
         from hashlib import sha256
@@ -119,7 +117,7 @@ class _FilesNextTo(Workspace):  # type: ignore[misc]
         if written in self.extra_files:
             data = self.extra_files[written]
             return Read(written, data, sha256(data).hexdigest())
-        return super().read(written, base, limit)
+        return Workspace.read(self, written, base, limit)
 
 
 def leaves(table: Mapping[str, Entry]) -> Iterator[Entry]:

@@ -14,6 +14,7 @@ from xpc.compiler.files.bundle import write
 from xpc.compiler.files.inputs import read_spec
 from xpc.compiler.pipeline import compile_text
 from xpc.compiler.review import verify
+from xpc.grammar.record import evolve
 
 HEAD = 'train qwen2.5-3b on "rows.jsonl" for 1 epochs\nhardware 8 x h100-80gb\nsave "out/x"\n'
 BATCH = "batch gbs=16 micro=1\n"
@@ -53,8 +54,7 @@ FILES = {
 def compiled_to(path, out):
     """Compile a spec and write its bundle to a folder."""
     data, name, workspace = read_spec(path)
-    workspace.allow_oom = True
-    files, checked = compile_text(data, name, workspace)
+    files, checked = compile_text(data, name, evolve(workspace, allow_oom=True))
     assert files is not None, checked.problems
     write(files, out)
 

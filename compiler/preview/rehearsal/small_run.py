@@ -23,6 +23,7 @@ from xpc.compiler.preview.rehearsal.steps import Rehearsal, run_worker
 from xpc.compiler.preview.rehearsal.twin import MODEL, TEACHER, Twin, twin_of, without
 from xpc.compiler.registry import chat_templates
 from xpc.grammar.diagnostic import ERROR
+from xpc.grammar.record import evolve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,8 +66,7 @@ def rehearse(
 def checked_run(path: str, member: str | None = None) -> CheckedSpec:
     """Check a spec, or a member of its sweep, for a rehearsal. Raises UsageError and SpecError."""
     data, name, workspace = read_spec(path)
-    workspace.memory, workspace.allow_oom = user_memory(), True
-    workspace.most_members = 1 if member is None else workspace.most_members
+    workspace = evolve(workspace, memory=user_memory(), allow_oom=True, most_members=int(member is None))
     spec = chosen_run(check_text(data, name, workspace), path, member, "rehearse")
     if spec.reads_images:
         raise UsageError(
@@ -186,9 +186,7 @@ def _compiled_twin(twin: Twin, folder: str) -> tuple[Twin, dict[str, bytes], Che
         text = twin.text
         with open(os.path.join(folder, "twin.xp"), "w", encoding="utf-8") as out:
             out.write(text)
-        workspace = Workspace(folder)
-        workspace.allow_oom = True
-        files, checked = compile_text(text.encode(), "twin.xp", workspace)
+        files, checked = compile_text(text.encode(), "twin.xp", Workspace(folder, allow_oom=True))
         if files is not None and checked.spec is not None:
             return twin, files, checked.spec
         refused = next(one for one in checked.problems if one.severity == ERROR)

@@ -15,6 +15,7 @@ from xpc.compiler.review.operands import open_operand
 from xpc.compiler.review.repository import Repository
 from xpc.compiler.review.spec_finder import Specs, parents
 from xpc.compiler.spec import Spec
+from xpc.grammar.record import evolve
 
 
 def affected(repository: Repository, was: Specs, now: Specs, changed: set[str]) -> list[str]:
@@ -36,12 +37,12 @@ def _reads(repository: Repository, path: str, changed: set[str], above: set[str]
     with open_operand(os.path.join(repository.top, path)) as one:
         if one.workspace is None:
             return False
-        one.workspace.allow_oom = True
-        checked = check_text(one.data, one.name, one.workspace)
+        workspace = evolve(one.workspace, allow_oom=True)
+        checked = check_text(one.data, one.name, workspace)
         if checked.spec is not None:
-            one.workspace.located.update(_uncopied(checked.spec, one.workspace))
+            workspace.located.update(_uncopied(checked.spec, workspace))
         folder = os.path.dirname(path)
-        located = (os.path.normpath(os.path.join(folder, name)).replace(os.sep, "/") for name in one.workspace.located)
+        located = (os.path.normpath(os.path.join(folder, name)).replace(os.sep, "/") for name in workspace.located)
         read = {each for name in located for each in followed(name, repository.link)}
     names = read.union(*map(parents, read))  # `changed` may also contain submodules and links to folders
     return not (changed.isdisjoint(names) and above.isdisjoint(read))

@@ -146,8 +146,8 @@ def _findings(
             show(f"xpc: {error}", sys.stderr)
             wrong = True
             continue
-        workspace.allow_oom = workspace.allow_oom or options.allow_oom
-        checked = check_text(data, name, workspace)
+        allow_oom = workspace.allow_oom or options.allow_oom
+        checked = check_text(data, name, evolve(workspace, allow_oom=allow_oom))
         wrong = wrong or any(one.severity == ERROR for one in checked.problems)
         for one in located(checked.problems, path):
             location = one.primary

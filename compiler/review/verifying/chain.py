@@ -33,7 +33,7 @@ from xpc.compiler.review.verifying import Verify
 from xpc.compiler.review.verifying.run_files import METRICS, RUN
 from xpc.compiler.rules import FIRST_RULE
 from xpc.grammar.diagnostic import ERROR
-from xpc.grammar.record import field, mutable
+from xpc.grammar.record import evolve, field, mutable
 
 MOST = 100_000
 """Maximum number of folders that are visited."""
@@ -182,8 +182,8 @@ def spec_lines(path: str, quick: bool, compiles: bool = True) -> Iterator[Line]:
 def _spec(path: str, quick: bool) -> Iterator[Line]:
     """Lines on whether a spec compiles, and whether its lock is current."""
     data, name, workspace = read_spec(path)
-    workspace.allow_oom = True  # a run that does not fit in its GPUs also counts as compiling
-    checked = check_text(data, name, workspace)
+    # a run that does not fit in its GPUs also counts as compiling
+    checked = check_text(data, name, evolve(workspace, allow_oom=True))
     errors = [one for one in checked.problems if one.severity == ERROR]
     if {one.code for one in errors if one.code < FIRST_RULE} == {NO_RUN}:
         yield f"{path}: this spec describes no run; other specs extend it", 0
@@ -200,10 +200,10 @@ def _lock(path: str, quick: bool) -> Iterator[Line]:
     `spec_lines` reports this in another line.
     """
     data, name, workspace = read_spec(path)
-    workspace.allow_oom, workspace.memory, workspace.trusts_memory = True, user_memory(), quick
+    workspace = evolve(workspace, allow_oom=True, memory=user_memory(), trusts_memory=quick)
     files, checked = compile_text(data, name, workspace)
     if files is not None:
-        wrong = list(refusals(workspace.pins, checked, workspace, files))
+        wrong = list(refusals(checked, workspace, files))
         yield f"{path}.lock: {wrong[0] if wrong else 'is current'}", int(bool(wrong))
 
 

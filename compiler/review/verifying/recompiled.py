@@ -72,8 +72,8 @@ def recheck(folder: str, table: Table, memory: FileMemory | None, trusted: bool)
     except OSError as error:
         raise UsageError(f"{os.path.join(folder, bundled.SPEC)} cannot be read: {error.strerror or error}") from error
     workspace = bundled.workspace(folder, table, os.environ.get(DATA_ROOT, ""))
-    workspace.hashes = True
     text, data = data.decode("utf-8", "surrogateescape"), bundled.as_written(data, workspace.copies_of)
+    workspace = evolve(workspace, hashes=True)
     checked = check_text(data, table["bundle"]["spec"], workspace)
     spec = checked.spec
     if spec is None:
@@ -85,7 +85,7 @@ def recheck(folder: str, table: Table, memory: FileMemory | None, trusted: bool)
     if inside and spec.values["save"].origin.kind == DEFAULT:
         spec = evolve(spec, values={**spec.values, "save": own_folder(spec.values["save"], name)})
     # the memory is set only now, so that the check above has read all rows
-    workspace.memory, workspace.trusts_memory = memory, trusted
+    workspace = evolve(workspace, memory=memory, trusts_memory=trusted)
     spec = with_weights(spec, workspace)
     if any(pictured(spec)):
         spec = with_images(spec, workspace, {}, partial(_held, folder) if trusted else None)
