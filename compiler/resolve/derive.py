@@ -18,7 +18,7 @@ from xpc.compiler.registry.types import IMAGE_FAMILIES
 from xpc.compiler.resolve import derive_batch
 from xpc.compiler.resolve.open_spec import OpenSpec
 from xpc.compiler.spec.recomputation import REENTRANT, frozen_runs_twice, why_reentrant
-from xpc.compiler.spec.resources import DataSource, known_rows
+from xpc.compiler.spec.resources import known_rows
 from xpc.compiler.spec.values import Origin, Value
 
 TYPE_CHECKING = False
@@ -54,7 +54,6 @@ class Derivation(OpenSpec):
     the settings to choose.
     """
 
-    data: tuple[DataSource, ...] = ()
     choice: Choice | None = None
 
     def run(self, choose: Choose) -> None:

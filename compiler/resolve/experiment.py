@@ -5,6 +5,7 @@ and set defaults. All errors are collected, so one error does not hide others.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from xpc.compiler import stacks
 from xpc.compiler.files.workspace import Read, Workspace
@@ -61,61 +62,67 @@ class _Resolver:
     bundled: dict[str, bytes] = field(factory=dict)
 
     def run(self) -> tuple[Spec | None, list[Diagnostic]]:
-        loaded = self.loaded
         self._convert()
         stack = self._target()
-        missing = loaded.train is None or loaded.train_source is None
+        missing = self.loaded.train is None or self.loaded.train_source is None
         if missing:
             self._add_train()
-            if not loaded.items:
+            if not self.loaded.items:
                 return None, self.problems
+        draft = self._draft(stack)
+        if missing:
+            draft = evolve(draft, wrong=draft.wrong | {"train"})
+        derivation = Derivation(
+            self.values, draft.model, draft.hardware, stack, draft.name[:80], self.problems, draft.data, draft.teacher
+        )
+        derivation.run(partial(self._choose, draft))
+        if self.loaded.member:
+            from xpc.compiler.resolve.sweep_member import keep_apart  # this is a member of a sweep
+
+            keep_apart(self.values, self.loaded.member)
+        spec = self._with_values(draft, self.values)
+        if not missing:
+            self._edition()
+        return spec, self.problems
+
+    def _draft(self, stack: Stack) -> Spec:
+        """The spec before its values are derived: its model, hardware and data, and the files that it names."""
         self._files()
         self._check_method(stack)
         self._find_tasks()
         teacher, continued = self._find_teacher(stack), self._read_adapter()
         model = self._model(stack)
-        hardware = find_hardware(loaded, self.values, model, self.problems)
-        data = find_data(loaded, self.values, self.workspace, self.problems)
+        hardware = find_hardware(self.loaded, self.values, model, self.problems)
+        data = find_data(self.loaded, self.values, self.workspace, self.problems)
         self._bundle_copies(data)
         evaluated = self._find_evaluation_sets(data)
         method = text_of(self.values, "method") or "sft"
         extra = extra_values(self.loaded.extra, stack, method, self.problems, hardware.gpu)
-        wrong = self._wrong(data) | ({"train"} if missing else set())
-        stem, lock = self._stem(), self.workspace.pins
+        return Spec(
+            self.loaded.file.source, self._stem(), {}, model, data, hardware, stack, extra, self.error_codes,
+            self.bundled, self.workspace.reads, wrong=self._wrong(data), evaluated=evaluated, teacher=teacher,
+            continued=continued, allow_oom=self.workspace.allow_oom,
+        )  # fmt: skip
 
-        derivation = Derivation(self.values, model, hardware, stack, stem[:80], self.problems, teacher)
-        derivation.data = data
+    def _with_values(self, draft: Spec, values: Mapping[Path, Value]) -> Spec:
+        ordered = {row.path: values[row.path] for row in schema.TABLE if row.path in values}
+        lock = self.workspace.pins
+        if lock is None:
+            return evolve(draft, values=ordered)
+        from xpc.compiler.resolve.locked import kernels  # imported only here, because few specs have a lock
 
-        def complete(values: Mapping[Path, Value]) -> Spec:
-            commits: dict[str, str] = {}
-            if lock is not None:
-                from xpc.compiler.resolve.locked import kernels
+        return evolve(draft, values=ordered, kernels=kernels(lock, text_of(values, "model.attn") or "", draft.stack))
 
-                commits = kernels(lock, text_of(self.values, "model.attn") or "", stack)
-            return Spec(
-                loaded.file.source, stem, {row.path: values[row.path] for row in schema.TABLE if row.path in values},
-                model, data, hardware, stack, extra, self.error_codes, self.bundled, self.workspace.reads, wrong=wrong,
-                evaluated=evaluated, teacher=teacher, continued=continued, allow_oom=self.workspace.allow_oom,
-                kernels=commits,
-            )  # fmt: skip
+    def _choose(self, draft: Spec, values: Mapping[Path, Value], unset: Sequence[Path]) -> Choice | None:
+        """Let the plan choose the settings `unset`. None if there is nothing to choose, or if the spec has a wrong
+        value.
+        """
+        if draft.wrong or not unset:
+            return None
+        # imported only here, because most specs leave no choice to the plan
+        from xpc.compiler.plan.choice import chosen
 
-        def choose(values: Mapping[Path, Value], unset: Sequence[Path]) -> Choice | None:
-            if wrong or not unset:
-                return None
-            # imported only here, because most specs leave no choice to the plan
-            from xpc.compiler.plan.choice import chosen
-
-            return chosen(complete(values), unset)
-
-        derivation.run(choose)
-        if loaded.member:
-            from xpc.compiler.resolve.sweep_member import keep_apart  # this is a member of a sweep
-
-            keep_apart(self.values, loaded.member)
-        spec = complete(self.values)
-        if not missing:
-            self._edition()
-        return spec, self.problems
+        return chosen(self._with_values(draft, values), unset)
 
     def _add_train(self) -> None:
         """Report that the spec has no `train` line, and add one without model and data, so that the rules can check the

@@ -8,7 +8,7 @@ from xpc.compiler.language.methods import DEFAULT as USUAL
 from xpc.compiler.language.methods import METHODS, Method
 from xpc.compiler.language.setting import Path
 from xpc.compiler.spec.getters import Getters
-from xpc.compiler.spec.resources import Hardware, Model
+from xpc.compiler.spec.resources import DataSource, Hardware, Model
 from xpc.compiler.spec.values import Origin, Value
 from xpc.compiler.stacks import Stack
 from xpc.grammar.diagnostic import Diagnostic
@@ -25,6 +25,7 @@ class OpenSpec(Getters):
     stack: Stack
     stem: str
     notes: list[Diagnostic]
+    data: tuple[DataSource, ...]
     teacher: Model | None = None
     assumed: bool = False
     """Whether the sequence length is assumed, because the spec does not state it."""
