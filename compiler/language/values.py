@@ -72,10 +72,11 @@ def _integer(row: Setting, item: Item, node: Value | None, tokens: bool = False)
         found = _wrong_unit(row, item, node, f"{binary if unit == 'k' else exact:.0f}")
         readings = f"{binary:.0f}, {node.value:g}Ki or " if unit == "k" else ""
         # `2k` may mean 2000 or 2048: the help names both, and no quick fix is offered
-        found.help, found.edit = f"write {readings}{exact:.0f}", not readings
+        found.help, found.edit = f"write {readings}{exact:.0f}", not readings and node.unit != "m"
         raise found
     if unit != (node.unit or ""):
-        raise _wrong_unit(row, item, node, f"{node.value:g}{unit}")
+        time = node.unit == "m" and row.high is not None  # `accum = 30m` does not mean 30 million
+        raise _wrong_unit(row, item, node, None if time else f"{node.value:g}{unit}")
     if unit and unit not in COUNT_UNITS:
         of_another = unit == "%" or unit in TIME_UNITS or unit in BYTE_UNITS or row.kind.name == "every"
         raise _wrong_unit(row, item, node, None if of_another else f"{node.value:g}")

@@ -201,7 +201,10 @@ def _counted_words(found: Diagnostic) -> tuple[Diagnostic, Span] | None:
     exponent = re.fullmatch(r"[eE][+-]?\d+", rest[0])
     if len(rest) == 1 and before["name"] in COUNTED_BY.get(rest[0].lower().removesuffix("s"), ()):
         return evolve(found, message=message, help=f"write `{value}`", edits=(Edit(span, value),)), span
-    if len(rest) > 1 or not (exponent or rest[0] in PERCENT):
+    share = rest in ([one] for one in PERCENT) or rest == ["per", "cent"]
+    if value.endswith("%") and rest[0] == "of":
+        return evolve(found, message=message, help=f"write `{value}`", edits=(Edit(span, value),)), span
+    if not (share or (exponent and len(rest) == 1)):
         return evolve(found, message=message, help=f"leave `{' '.join(rest)}` out", edits=()), span
     form = value + rest[0] if exponent else f"{value}%"
     return evolve(found, message=message, help=f"write `{form}`", edits=(Edit(span, form),)), span

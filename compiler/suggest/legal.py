@@ -33,6 +33,7 @@ from xpc.compiler.suggest.unset_values import ALREADY, ZERO, leave_out, null_val
 from xpc.grammar import units
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.record import evolve
+from xpc.grammar.source import Span
 from xpc.grammar.tree import Call, Count, List, Number, Ref, String, Value
 from xpc.grammar.units import as_value
 
@@ -44,7 +45,7 @@ ONE = (
 """Kinds of settings that take a single value."""
 AUTO = ("precision", "model.dtype")
 """Settings for which the value `auto` of other tools means bf16, if the GPU has bf16."""
-STAGE = re.compile(r"[ \t]*[({]\s*(?:zero_)?stage\s*=\s*(?P<stage>[123])\b")
+STAGE = re.compile(r"[ \t]*[({]\s*(?:zero_)?stage\s*=\s*(?P<stage>[123])\b(?P<end>\s*[)}])?")
 ZEROS = ("zero1", "zero2", "zero3")
 LOST_SIGN = re.compile(r"(\d+(?:\.\d+)?)[eE]\+?(\d+)")
 QUOTED = re.compile(r"[ \t]*(?P<count>\d[\d.]*)[ \t]+(?P<unit>[A-Za-z]+|%)[ \t]*")
@@ -225,7 +226,9 @@ def _choice(wrong: InvalidValue, row: Setting, item: Item, node: Ref, at: Label)
     if not near:
         return report(wrong.code, wrong.message, Label(at.source, at.span), help=one_of)
     label = Label(at.source, at.span, f"did you mean `{near}`?")
-    return report(wrong.code, wrong.message, label, help=f"write `{near}`", edits=(Edit(node.span, near),))
+    alone = stage is not None and stage["end"] is not None  # `stage` is the only argument
+    span = Span(node.span.start, node.span.end + stage.end()) if stage is not None and alone else node.span
+    return report(wrong.code, wrong.message, label, help=f"write `{near}`", edits=(Edit(span, near),))
 
 
 def _of_another_setting(row: Setting, name: str) -> str:

@@ -31,6 +31,7 @@ CARDS = re.compile(r"(?<![\w.])(?P<count>\d+)[ \t]*\*[ \t]*(?P<what>[a-zA-Z][\w.
 THOUSANDS = re.compile(r"(?<![\w.])[1-9]\d{0,2}(?:,\d{3})+(?![\w.])")
 PAIR = re.compile(r"=[ \t]*(?P<list>\d[\d.eE-]*(?:[ \t]*,[ \t]*\d[\d.eE-]*)+)[ \t]*\}?[ \t]*(?:#.*)?$")
 """A pattern for a list of numbers without brackets: `betas = 0.9, 0.95`."""
+SET = re.compile(r"=[ \t]*(?P<open>\{)(?P<items>[^{}=:\n]*,[^{}=:\n]*)\}")
 POWER = re.compile(r"(?P<digits>\d[\d.]*)[ \t]*[xX*×][ \t]*10[ \t]*(?:\^|\*\*)[ \t]*(?P<power>[-−]?\d+)")
 """A pattern for a power of ten in mathematical notation: `1x10^-5`."""
 CARDS_OF_NODES = re.compile(r"(?P<nodes>\d+)[ \t]*x[ \t]*(?P<count>\d+)[ \t]+(?:x[ \t]+)?(?P<gpu>[A-Za-z][\w.-]*)")
@@ -241,6 +242,16 @@ def _commas(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
     return found
 
 
+def _in_braces(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
+    """Rewrite a list in braces: `targets = {q_proj, v_proj}`."""
+    listed = next((one for one in SET.finditer(line) if one.start() <= at <= one.end()), None)
+    return (
+        found
+        if listed is None
+        else _put(found, start + listed.start("open"), start + listed.end(), f"[{listed['items'].strip()}]")
+    )
+
+
 def fraction(row: Setting, node: Number, at: Label) -> Diagnostic:
     """The finding for a number that may be a count or a share: `take = 1.0`, `warmup = 0.03`, `holdout = 2.5`."""
     noun, total = NOUNS[row.kind.name]
@@ -266,6 +277,7 @@ _FORMS = {
     "XP014": _product,
     "XP040": _malformed,
     "XP020": _commas,
+    "XP021": _in_braces,
     "XP022": _commas,
     "XP025": _commas,
     "XP104": _commas,

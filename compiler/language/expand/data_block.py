@@ -7,23 +7,27 @@ from xpc.compiler.language import schema
 from xpc.compiler.language.expand.clauses import Clauses, Operand
 from xpc.compiler.language.items import EvaluationBlock, Item, ParsedFile, Row
 from xpc.compiler.language.kinds import FLAG
-from xpc.grammar.nearest import misspelt_file, nearest
+from xpc.grammar.nearest import letters, misspelt_file, nearest
 from xpc.grammar.tree import Call, Clause, Name, Number, Ref, Setting, String, Value
 
 SOURCE_WORDS = {
-    **dict.fromkeys(("shape", "type", "formatting", "kind", "style", "schema"), "format"),
-    **dict.fromkeys(("column", "field", "fields", "keys", "column_map", "field_messages"), "columns"),
-    **dict.fromkeys(("conversational", "turns", "as_turns", "chatty"), "chat"),
-    **dict.fromkeys((
-     "weight", "weights", "ratio", "proportion", "probability", "prob", "mix", "part", "percent", "percentage",
-     "sampling_weight", "sampling_ratio", "mixing_ratio", "mix_ratio", "dataset_weight", "interleave_prob"),
-    "share"),
-    **dict.fromkeys((
-     "fraction", "samples", "num_samples", "rows", "amount", "count", "max_samples", "max_rows", "max_examples",
-     "num_rows", "size", "sample", "subsample"),
-    "take"),
-}  # fmt: skip
-"""Maps a setting of a data source to the names that other tools use for it: `take` to `fraction`."""
+    word: name
+    for name, words in {
+        "format": "shape type format formatting kind style schema promptstyle rowformat",
+        "columns": "column columns field fields keys columnmap fieldmessages messageskey textcolumn textfield",
+        "chat": "conversational turns asturns chatty",
+        "share": (
+            "share weight weights ratio proportion probability prob mix part percent percentage samplingweight "
+            "samplingratio mixingratio mixratio mixtureweight datasetweight interleaveprob"
+        ),
+        "take": (
+            "take fraction samples nsamples numsamples rows nrows numrows amount count n limit maxsamples maxrows "
+            "maxexamples size sample samplesize subsample"
+        ),
+    }.items()
+    for word in words.split()
+}
+"""Maps other tools' names for the settings of a data source, in small letters without separators, to xpc's names."""
 SETTINGS = tuple(path[5:] for path in schema.BY_PATH if path.startswith("data."))
 """The names of the settings of a `data` block."""
 
@@ -156,7 +160,7 @@ class _DataBlock:
             else:
                 name = part.name if isinstance(part, Setting) else None
                 text = name.text if name else self.clauses.typed(part.span)
-                near = SOURCE_WORDS.get(text) or nearest(text, schema.SOURCE_SETTINGS)
+                near = SOURCE_WORDS.get(letters(text)) or nearest(text, schema.SOURCE_SETTINGS)
                 location, form = part.span if name is None else name.span, near
                 more = ""
                 if near == "take" and isinstance(part, Setting):
@@ -205,7 +209,7 @@ def _weight(node: Operand | Clause) -> float | None:
     body = node.body if isinstance(node, Clause) else ()
     head = node.head if isinstance(node, Clause) else node
     parts = (*body, *(head.args if isinstance(head, Call) else ()))
-    found = (one for one in parts if isinstance(one, Setting) and SOURCE_WORDS.get(one.name.text) == "share")
+    found = (one for one in parts if isinstance(one, Setting) and SOURCE_WORDS.get(letters(one.name.text)) == "share")
     return next(map(_number, found), None)
 
 

@@ -217,6 +217,9 @@ def _named(reader: Reader) -> str:
         while ahead > count and reader.word(ahead) in AMONG:
             ahead += 1
         value, length = _value(reader, ahead)
+        row = None if known is None else schema.BY_PATH.get(known.path)
+        if length == 2 and value[-1] in TIMES.values() and (row is None or row.kind.name != "duration"):
+            continue
         if not length or (value in (EMPTY if key else ("and", "with")) and ahead == count):
             continue
         # `lora dropout 0.1`: without a sign, only a number is surely the value
@@ -233,7 +236,8 @@ def _named(reader: Reader) -> str:
         form = rewritten(typed, reader.header, reader.method).form
         if form is not None:
             reader.at += ahead + length + 2 * bool(named_after)
-            return form.removesuffix("=true")
+            head = clause if clause in schema.ADAPTERS else "lora"
+            return re.sub(r"^lora\(", f"{head}(", form.removesuffix("=true"))
     return ""
 
 

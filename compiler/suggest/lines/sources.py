@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from xpc.compiler import registry
 from xpc.compiler.language.codes import CODES as SLUGS
+from xpc.compiler.language.expand.data_block import SOURCE_WORDS
 from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.suggest.converted_values import REPOSITORY, ROWS
 from xpc.compiler.suggest.lines.lists import REWARDS, list_of_rewards
@@ -53,12 +54,9 @@ ROLES = {
     "ref": "path dataset datasetname datasetpath datasetid repo repoid hfpath source id file datafiles url",
     "config": "subset config configname datasetconfig subsetname",
     "split": "split datasetsplit trainsplit",
-    "share": "share weight ratio proportion prob probability frac fraction mixtureweight samplingweight",
-    "take": "take maxsamples numsamples samples limit numrows count maxrows",
-    "columns": "columns column field fieldmessages messageskey textcolumn textfield",
-    "format": "type format formatting promptstyle rowformat",
+    "share": "fraction frac",
 }
-"""Maps each part of a source in xpc to the keys of other tools, in small letters without separators."""
+"""Maps parts of a source to further keys of other tools, in small letters without separators."""
 MOST_LISTS = 10
 MOST = 20
 """At most this many sources are rewritten."""
@@ -142,7 +140,8 @@ def _items(text: str) -> list[dict[str, str]]:
         if match["dash"] is not None:
             out.append({})
         typed = letters(match["name"])
-        role = next((role for role, names in ROLES.items() if typed in names.split()), match["name"])
+        role = next((role for role, names in ROLES.items() if typed in names.split()), None)
+        role = role or SOURCE_WORDS.get(typed, match["name"])
         out[-1][role] = match["value"]
     for one in out:  # `name` is the dataset, or its configuration next to `path`
         if "name" in one:
@@ -178,7 +177,7 @@ def _written(source: Source, span: Span, items: Sequence[Mapping[str, str]]) -> 
     weights = [one["share"].rstrip("%") for one in items if SHARE.fullmatch(one.get("share", ""))]
     shares = sum(map(float, weights)) if len(weights) == len(items) else 0.0
     formats = [choice(BY_PATH["data.format"], one.get("format", "").strip("\"'")) or "" for one in items]
-    unknown = [key for one in items for key in one if key not in ROLES]
+    unknown = [key for one in items for key in one if key not in (*ROLES, *SOURCE_WORDS)]
     unknown += [one["format"] for one, known in zip(items, formats, strict=True) if "format" in one and not known]
     unclear = bool(unknown) or (any("share" in one for one in items) and not shares)
     refs = [_reference(one) for one in items]

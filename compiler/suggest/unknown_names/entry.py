@@ -10,7 +10,7 @@ from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import Suggestion, UnknownName
 from xpc.compiler.suggest.extra_form import extra_argument
 from xpc.compiler.suggest.flag_values import head_choice
-from xpc.compiler.suggest.likeness import one_mistake, typo_of
+from xpc.compiler.suggest.likeness import one_mistake, parts, typo_of
 from xpc.compiler.suggest.meaning import is_known, meaning, mistyped
 from xpc.compiler.suggest.sentence import named_outside
 from xpc.compiler.suggest.typed_form import near_settings
@@ -27,7 +27,7 @@ these take time.
 
 UNSET = ("null", "None", "Null", "NULL", "nil", "~")
 """Values that leave an argument unset in YAML, JSON and Python."""
-TRAILING = re.compile(r"[ \t]+(?:seconds|minutes|hours|days|epochs|mins?|hrs?|secs?)\b")
+TRAILING = re.compile(r"[ \t]*(?:seconds|minutes|hours|days|epochs|mins?|hrs?|secs?)\b")
 """A pattern for a unit after a number, as a word of its own: `save_every = 3 epochs`."""
 OF_HYDRA = re.compile(
     r"(?:[\w-]+\.)*_(?:target|recursive|convert|partial|args)_"
@@ -64,8 +64,18 @@ def unknown_name(unknown: UnknownName, count: int = 0) -> Suggestion:
         help = f"leave `{unknown.name[:60]}` out: `{unknown.typed}` sets nothing"
         return Suggestion("XP101", found.message, help=help)
     if unknown.clause is None:
-        return found
+        return _of_the_adapter(unknown.name, found)
     return found if found.intended else evolve(found, intended=_written_in(found.help, unknown.clause))
+
+
+def _of_the_adapter(name: str, found: Suggestion) -> Suggestion:
+    """Write the settings of `lora` in the adapter that a name begins with: `vera_rank` is `vera(rank=...)`."""
+    adapter, old = parts(name[:80] + " lora")[0], re.compile(r"\blora\(")
+    if adapter not in schema.ADAPTERS:
+        return found
+    edit = found.edit and old.sub(f"{adapter}(", found.edit)
+    text, help = (old.sub(f"{adapter}(", one) for one in (found.text, found.help))
+    return evolve(found, text=text, help=help, edit=edit)
 
 
 def _known_name(unknown: UnknownName) -> str | None:

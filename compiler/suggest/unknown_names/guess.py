@@ -55,8 +55,10 @@ def _after_component(name: str, guess: Meaning | None) -> Meaning | None:
 
 
 def _of_the_same_name(name: str, clause: str, guess: Meaning | None) -> Meaning | None:
-    """Prefer a setting with the identical name: `max_len` in `method grpo` is not the `max_len` of vLLM."""
-    nested = guess is not None and guess.path.count(".") > 1 and not is_in(guess.path, clause)
+    """Prefer a setting with the identical name: `max_len` in `method grpo` is not the `max_len` of vLLM, and
+    `learning_rate` in `schedule` is not the schedule.
+    """
+    nested = guess is not None and not is_in(guess.path, clause) and (guess.path.count(".") > 1 or guess.path == clause)
     return meaning(name, exact=True) or guess if nested else guess
 
 

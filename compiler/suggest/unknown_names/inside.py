@@ -201,6 +201,8 @@ def _with_the_clause_before(case: Inside) -> Suggestion | None:
     """Handle a name that becomes known if the name of the clause, or the clause's choice, is put before it: `tp_size`
     in `vllm` is `vllm_tp_size`, and `alpha` in `method cpo` is `cpo_alpha`.
     """
+    if any(case.typed in row.choices for row in case.rows):
+        return _of_another_clause(case)  # `mode = colocate` in `optimizer adamw` is not the argument `adam_w_mode`
     head = head_word(case.unknown, case.clause)
     answers = (_with_word_before(case, word, word == head) for word in (head, case.block) if word)
     return next((found for found in answers if found is not None), None)

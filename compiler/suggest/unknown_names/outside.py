@@ -24,6 +24,7 @@ from xpc.compiler.suggest.unknown_names.search import search
 from xpc.compiler.suggest.unknown_names.setting import of_source, wrong_value
 from xpc.compiler.suggest.unset_values import ALREADY
 from xpc.grammar.record import evolve
+from xpc.grammar.tree import Number
 
 HEADER = "it is the first line of a spec: `train MODEL on DATA for 3 epochs`"
 
@@ -159,4 +160,5 @@ def _choice_with_a_value(case: Case) -> Suggestion | None:
             return Suggestion("XP104", message, help=help, edit="fp32", replaces_value=True)
         return Suggestion("XP104", message, help=f"leave `{name}` out: `{path}` names the only choice that is used")
     help = f"write `{name}` alone, or `{path.rpartition('.')[2]} = {name}`"
-    return Suggestion("XP104", message, help=help, edit=name, replaces_value=True)
+    edit = None if isinstance(case.node, Number) and case.node.value != 1 else name
+    return Suggestion("XP104", message, help=help, edit=edit, replaces_value=True)
