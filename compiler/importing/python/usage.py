@@ -6,21 +6,14 @@ from __future__ import annotations
 
 import posixpath
 import re
-import shlex
-from collections.abc import Iterator
-from contextlib import suppress
 
+from xpc.compiler.importing.documented import commands
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.overrides import Overrides
-from xpc.compiler.importing.text.entries import Entry, Unreadable
-from xpc.compiler.importing.text.shell import calls
+from xpc.compiler.importing.text.entries import Entry
 
 REQUIRED = re.compile(r"`--set (\w+)=VALUE` gives it")
 """Matches the part of an error message that names a required argument: "`--set lr=VALUE` gives it"."""
-PAGES = ("README.md", "readme.md", "README.rst", "Makefile", "docs/README.md")
-LAUNCHER = r"(?:python3?|torchrun|accelerate|deepspeed|uv run|CUDA_VISIBLE_DEVICES)"
-LONGEST = 2_000
-"""The maximum length, in characters, of a command in the documentation that is read."""
 
 
 def required(draft: Draft) -> list[str]:
@@ -37,13 +30,13 @@ def stated(names: list[str], text: str, file: str, overrides: Overrides) -> dict
     script itself (`Usage: python train.py --model org/name`), in a shell script near it, or in the repository's README.
     """
     out: dict[str, Entry] = {}
-    for words, name, line in _launches(text, file, overrides):
-        values = _values(words)
-        if values:
-            for one in names:
-                value = values.get(one)
-                if one not in out and value is not None and not re.search(r"[<>{}$\[\]]|^\.\.\.|path/to|your", value):
-                    out[one] = Entry(one, value, name, line)
+    script = posixpath.basename(file)
+    for command in commands(script, text, file, overrides):
+        values = _values(command.after(script))
+        for one in names:
+            value = values.get(one)
+            if one not in out and value is not None and not re.search(r"[<>{}$\[\]]|^\.\.\.|path/to|your", value):
+                out[one] = Entry(one, value, command.file, command.line)
     return out
 
 
@@ -59,54 +52,7 @@ def report(draft: Draft, taken: dict[str, Entry]) -> None:
         )
 
 
-def _launches(text: str, file: str, overrides: Overrides) -> Iterator[tuple[list[str], str, int]]:
-    """The arguments in each documented command that starts the script, with the file and line of the command."""
-    script = posixpath.basename(file)
-    for words, line in _commands(text, script):
-        yield words, file, line
-    for name, shell in overrides.launches():
-        if script not in shell:
-            continue
-        with suppress(Unreadable):
-            for call in calls(shell):
-                at = next((n for n, one in enumerate(call.words) if posixpath.basename(one.text) == script), None)
-                if at is not None:
-                    yield ["$" if one.open else one.text for one in call.words[at + 1 :]], name, call.words[at].line
-    for name, page in _pages(overrides):
-        for words, line in _commands(page, script):
-            yield words, name, line
-
-
-def _pages(overrides: Overrides) -> Iterator[tuple[str, str]]:
-    """The names and contents of files in the repository that may document commands, such as README.md."""
-    for name in PAGES:
-        data = overrides.read(name)
-        if data is not None:
-            yield name, data.decode("utf-8-sig", "replace")
-
-
-def _commands(page: str, script: str) -> Iterator[tuple[list[str], int]]:
-    """Find the commands on a page that start the script. Yields the arguments of each command and the number of its
-    line.
-    """
-    lines = page.split("\n")
-    stem = script.removesuffix(".py")
-    start = re.compile(rf"{LAUNCHER}\b.*[\s/.]{re.escape(stem)}(?:\.py)?(?=\s|$|`)")
-    for number, line in enumerate(lines, 1):
-        found = start.search(line)
-        if found is None or len(line) > LONGEST:
-            continue
-        command, at = line[found.end() :], number
-        while command.rstrip().endswith("\\") and at < len(lines) and len(command) < LONGEST:
-            command = command.rstrip().rstrip("\\") + " " + lines[at].lstrip("# ")
-            at += 1
-        try:
-            yield shlex.split(re.split("`|\"\"\"|'''", command)[0], comments=True), number
-        except ValueError:
-            continue
-
-
-def _values(words: list[str]) -> dict[str, str]:
+def _values(words: tuple[str, ...]) -> dict[str, str]:
     """Maps each option in `--name value` or `--name=value` to its value. Words before the first option have no name;
     their names are "1", "2" and so on.
     """

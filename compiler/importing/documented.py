@@ -1,0 +1,85 @@
+"""Find commands in a repository that start a given script or name a given file: in the file's own comments, in shell
+scripts near it, and in pages such as the README.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import shlex
+from collections.abc import Iterator
+from contextlib import suppress
+
+from xpc.compiler.importing.overrides import Overrides
+from xpc.compiler.importing.text.entries import Unreadable
+from xpc.compiler.importing.text.shell import calls
+from xpc.grammar.record import record
+
+PAGES = ("README.md", "readme.md", "README.rst", "Makefile", "docs/README.md")
+START = re.compile(
+    r"(?:^|(?<=[\s`$]))(?:(?:bash|sh|zsh|sbatch|source|\.|qsub|python3?|torchrun|accelerate|deepspeed|uv run|trl)\s"
+    r"|\./|CUDA_VISIBLE_DEVICES=)"
+)
+"""Matches the beginning of a command on a page. Only spaces, a backquote or a `$` precede it."""
+END = re.compile("[`;|]|\"\"\"|'''|&(?!\\w)|^```")
+LONGEST = 2_000
+"""The maximum length, in characters, of a command on a page that is read."""
+
+
+@record
+class Documented:
+    """A command and the place where it stands. The text of a word that contains an unknown variable is "$"."""
+
+    words: tuple[str, ...]
+    file: str
+    line: int
+
+    def after(self, name: str) -> tuple[str, ...]:
+        """The words that follow the file `name`, or the module that has its name."""
+        return self.words[_position(self.words, name) + 1 :]
+
+
+def commands(name: str, text: str, file: str, overrides: Overrides) -> Iterator[Documented]:
+    """Find the commands that contain the file `name`. `text` and `file` are the text and the path of the imported
+    file.
+    """
+    yield from _on_page(name, text, file)
+    for other, shell in overrides.launches():
+        if name.removesuffix(".py") in shell and posixpath.basename(other) != name:
+            with suppress(Unreadable):
+                for call in calls(shell):
+                    words = tuple("$" if one.open else one.text for one in call.words)
+                    at = _position(words, name)
+                    if at >= 0:
+                        yield Documented(words, other, call.words[at].line)
+    for page in PAGES:
+        data = overrides.read(page)
+        if data is not None:
+            yield from _on_page(name, data.decode("utf-8-sig", "replace"), page)
+
+
+def _on_page(name: str, page: str, file: str) -> Iterator[Documented]:
+    """Find the commands on a page. A backslash at the end of a line joins it with the next line."""
+    lines = page.split("\n")
+    command, first = "", 1
+    for number, line in enumerate(lines, 1):
+        command, first = (command + " " + line.lstrip("# "), first) if command else (line, number)
+        if line.rstrip().endswith("\\") and len(command) < LONGEST and number < len(lines):
+            command = command.rstrip()[:-1]
+            continue
+        found = START.search(command) if name.removesuffix(".py") in command and len(command) < LONGEST else None
+        if found is not None:
+            with suppress(ValueError):
+                words = tuple(shlex.split(END.split(command[found.start() :])[0], comments=True))
+                if _position(words, name) >= 0:
+                    yield Documented(words, file, first)
+        command = ""
+
+
+def _position(words: tuple[str, ...], name: str) -> int:
+    """The index of the word that is the file `name`, or the module that has its name; -1 if there is none."""
+    module = name.removesuffix(".py") if name.endswith(".py") else "\0"
+    for n, one in enumerate(words):
+        if posixpath.basename(one) == name or (n and words[n - 1] == "-m" and one.rpartition(".")[2] == module):
+            return n
+    return -1
