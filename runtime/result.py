@@ -262,8 +262,8 @@ def usage(
 def _loading(folder: str, written: str, task: str, scores: bool, settings: Mapping[str, Any]) -> list[str]:
     """The lines of Python that load the weights in ``folder`` as the pipeline ``ask``.
 
-    peft loads adapters. A pipeline would use the base's tokenizer, which may have another chat template and fewer
-    tokens, and the magnitudes of DoRA would be lost (transformers 5.23).
+    Adapters are loaded by peft. If a pipeline loaded them, it would use the base's tokenizer, which may have another
+    chat template and fewer tokens, and the magnitudes of DoRA would be lost (transformers 5.23).
     """
     place, adapters = json.dumps(written, ensure_ascii=not written.isprintable()), {}
     with suppress(OSError, ValueError), open(os.path.join(folder, "adapter_config.json"), encoding="utf-8") as file:

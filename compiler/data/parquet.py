@@ -40,7 +40,7 @@ SCHEMA, ROWS = 2, 3
 NAME, CHILDREN, CONVERTED = 4, 5, 6
 """The numbers of three fields of SchemaElement: the name, the number of children, and the converted type."""
 FAILURES = (IndexError, KeyError, ValueError, TypeError, AttributeError, RecursionError)
-"""The exceptions that are raised while bytes are read that are not a footer."""
+"""The exceptions that reading may raise if the bytes are not a footer."""
 LISTS = (1, 2, 3)
 """The converted types of maps and lists in a schema. Below an element of such a type, the schema has one more element,
 often named `list`, which is not a field of the data. The fields are below that element.
@@ -62,8 +62,9 @@ def keys(tail: Callable[[int], bytes]) -> tuple[str, ...] | None:
 
 
 def problem(head: bytes, tail: Callable[[int], bytes]) -> str | None:
-    """Why a file is not a complete Parquet file, such as "it does not begin and end with PAR1". None if it is complete,
-    and if its footer is too large to be read. `head` is the beginning of the file; see `footer` for `tail`.
+    """The reason why a file is not a complete Parquet file, such as "it does not begin and end with PAR1". None if no
+    fault is found; the footer itself is not checked if it is too large to be read. `head` is the beginning of the file;
+    see `footer` for `tail`.
     """
     if not head[:4] == tail(4) == MAGIC:
         return "it does not begin and end with PAR1"
@@ -165,7 +166,9 @@ def _columns(schema: Schema, rows: int) -> tuple[list[str], int]:
 
 
 class _Unknown(ValueError):
-    """A footer that may be complete, but is larger than the limits, or has a type of values that is not read here."""
+    """Raised for a footer that may be complete, but exceeds a limit, or has a type of values that this module does not
+    read.
+    """
 
 
 class _Compact:

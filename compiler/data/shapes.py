@@ -99,8 +99,8 @@ def columns_of(
 
 
 def prompt_first(source: DataSource, columns: tuple[str, ...], prompt: str) -> tuple[tuple[str, ...], list[Diagnostic]]:
-    """Return a pair: the columns that the spec names, with the column `prompt` in front if they leave it out; and a
-    finding if their format has no place for another column.
+    """Put the column `prompt` in front of the columns that the spec names, unless it is among them. Returns a pair: the
+    columns, and the findings. A format that has no place for one more column is a finding.
     """
     answers = [name for name in columns if name not in KEPT]
     if prompt in columns:

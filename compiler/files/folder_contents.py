@@ -113,8 +113,8 @@ def without_following(path: str, flags: int) -> int:
 
 
 def without_waiting(path: str, flags: int) -> int:
-    """Like `without_following`, but follows links. Reading a file never waits for data: some files look regular, but
-    reading them never begins or never ends (/proc/kmsg).
+    """An opener for `open` that follows links, and that raises OSError for anything but a regular file. A read never
+    blocks: /proc/kmsg, for example, looks regular, but a read from it can wait for ever.
     """
     kind = stat.S_IFMT(os.stat(path).st_mode)
     if kind == stat.S_IFDIR:
@@ -125,8 +125,9 @@ def without_waiting(path: str, flags: int) -> int:
 
 
 def read(path: str, limit: int = LARGEST, opener: Callable[[str, int], int] | None = without_following) -> bytes:
-    """The contents of a regular file. Without an opener, also of a pipe. Raises OSError with a sentence for anything
-    else, for a file larger than `limit` bytes, and, if the opener is `without_following`, for a link.
+    """Return the contents of a regular file. If `opener` is None, the file may also be a pipe. Raises OSError with a
+    sentence for any other kind of file, and for a file larger than `limit` bytes. The default opener also refuses
+    links.
     """
     with os.fdopen((opener or os.open)(path, os.O_RDONLY), "rb") as handle:
         status = os.fstat(handle.fileno())

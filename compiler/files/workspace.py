@@ -291,8 +291,8 @@ class Workspace:
         return os.path.getsize(self.locate(written)[1])
 
     def head(self, written: str) -> bytes:
-        """The first MiB of a local data file, or all of its first line if this is longer and a row. The columns of the
-        first row are found in it.
+        """The beginning of a local data file, which contains its first row: the first MiB or, in a .jsonl file with a
+        longer first line, this line.
         """
         with open(self.locate(written)[1], "rb", opener=without_waiting) as handle:
             found = handle.read(HEAD) or b""  # `read` returns None if the file would make the process wait for data

@@ -110,8 +110,9 @@ def _rewards(draft: Draft, errors: list[Message], overrides: Overrides) -> None:
 
 
 def _launch(draft: Draft, overrides: Overrides) -> str:
-    """A help text with the command that starts the repository's own script with the imported YAML file, if a single
-    script is named like the method: the script states what the file leaves to it. Otherwise "".
+    """A help text with a command that starts the repository's own script with the imported YAML file: the script may
+    name the rewards that the file does not name. "" unless exactly one script is named after the method, such as
+    run_grpo.py.
     """
     file = next((one.entry.file for one in draft.settings.values() if one.entry is not None), "")
     names = (f"{draft.method}.py", f"run_{draft.method}.py", f"train_{draft.method}.py")

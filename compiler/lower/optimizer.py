@@ -192,8 +192,8 @@ def _share(spec: Spec, path: AmountPath) -> float:
 
 
 def decay_steps(spec: Spec) -> int | float:
-    """The number of steps of the final decay, or its share of a run that is counted in epochs: the runtime multiplies
-    a share by the number of steps, which it knows from the rows.
+    """The length of the final decay: a number of steps or, if the run is counted in epochs, a share of the run. The
+    runtime multiplies the share by the number of steps, which it knows once the rows are read.
     """
     decay, steps = spec.amount("schedule.decay"), spec.get("train.steps")
     if decay.unit != "share":

@@ -127,7 +127,7 @@ def _layer(load: Load, attention: str) -> float | str:
 
 def _row(load: Load, mode: str, attention: str) -> Mapping[str, float] | None:
     found = row(load.family, f"{mode}/{attention}", load.stack)
-    # How many bytes of activations a layer keeps was not measured for float32 norms alone. As an upper bound, use the
+    # There is no measurement of activations for models in which only the norms are float32. As an upper bound, use the
     # measurement in which all weights except those in 4 bits are float32.
     if found is None and mode.endswith("/norms"):
         found = row(load.family, f"{mode.removesuffix('norms')}wide/{attention}", load.stack)

@@ -53,7 +53,7 @@ def models() -> list[ModelFacts]:
 
 
 def modules() -> dict[str, dict[str, Any]]:
-    """The names of the modules of every family in modules.toml. A key that a family does not state is Llama's."""
+    """The names of the modules of every family in modules.toml. Where a family lacks a key, it has Llama's names."""
     entries = read("modules.toml")
     return {
         family: {key: value for key, value in {**entries["llama"], **entry}.items() if key != "alike"}

@@ -108,5 +108,5 @@ def _tables() -> dict[str, Any]:
 
 
 def _of_alias(table: Mapping[str, Sequence[str]], model: str) -> str | None:
-    """The first key of a table whose list has a beginning of an alias."""
+    """The first key of a table whose list contains a prefix of the model's alias."""
     return next((key for key, begins in table.items() if model.startswith(tuple(begins))), None)

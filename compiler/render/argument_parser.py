@@ -28,7 +28,7 @@ class ArgumentParser(argparse.ArgumentParser):
         super().error("\n".join(map(visible, message.split("\n"))))
 
     def _suggestion(self, words: list[str]) -> str:
-        """A phrase that names the option that the first of the unknown options misspells, such as `--fromat`."""
+        """A phrase that suggests an option in place of the first unknown one: `--format` for `--fromat`."""
         written = next((one.partition("=")[0] for one in words if one.startswith("--")), "")
         near = nearest(written, [one for one in self._options() if one.startswith("--")]) if written else None
         return f"; did you mean `{near}`?" if near else ""

@@ -121,7 +121,7 @@ class Sets:
                 names = list(first.columns or ())
                 if first.wording is not None and first.context is not None:
                     names.insert(1, first.context)
-                # the rows are read again, because a stored survey is about the columns with which it was made
+                # the rows are read again, because a stored survey holds only for the columns with which it was made
                 again, other = find_source(row, evolve(like_trained, columns=tuple(names)))
             if alike or again.found is None:
                 source, found = again, other

@@ -89,7 +89,7 @@ def converted(row: Setting, name: str, node: Value, typed: str) -> str | None:
         return _percent(name, text)
     if kind in ("text", "path", "name", "text_or_file", "repository"):
         if not isinstance(node, String) and (text.lower() in SWITCHES or (kind == "path" and isinstance(node, Number))):
-            return None  # `true` is not a text: `output_dir = true` names no folder, and `num_saves = 3` neither
+            return None  # neither `true` nor a number names a folder: `output_dir = true`, `num_saves = 3`
         return typed if isinstance(node, String) else _quoted(text) if isinstance(node, Ref | Number) else None
     if kind == "weighted":
         if isinstance(node, String) and _is_known(row, Ref(node.span, node.value)):
@@ -161,7 +161,9 @@ def _percent(name: str, text: str) -> str:
 
 
 def _per_epoch(name: str) -> bool:
-    """Whether a name such as `saves_per_epoch` counts times in an epoch; `epochs_per_save` counts epochs."""
+    """Whether a name is a number of times per epoch, such as `saves_per_epoch`. `epochs_per_save` is a number of
+    epochs.
+    """
     return name.lower().rfind("epoch") > name.lower().find("per") >= 0
 
 

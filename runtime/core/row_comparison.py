@@ -119,7 +119,7 @@ def _of_conversation(messages: list[dict[str, Any]], tokenizer: Any) -> Iterator
     except Exception:  # a template may raise any exception
         return
     written = {loss for mark, loss in marks.found if mark in text}
-    # a text after the reasoning that is not written as it is, such as `a < b`, of which a filter makes `a &lt; b`
+    # each answer without its reasoning: it must be in the rendered text unchanged, and not as `a &lt; b` for `a < b`
     own, how = [THOUGHTS.split(str(turn.get("content") or ""))[-1].strip() for turn in turns], ""
     for mark, loss in marks.found:
         incomplete, place = how == "missing", text.find(mark)
@@ -127,7 +127,7 @@ def _of_conversation(messages: list[dict[str, Any]], tokenizer: Any) -> Iterator
         how = how or "twice" * (loss.kind == "content" and text.count(mark) > 1)
         ours = loss.kind == "content" and loss.role != "tool"
         how = how or "missing" * (ours and any(one not in text for one in own[loss.turn or 0].split("<image>")))
-        # skip the end of a text whose beginning is reported, and reasoning that is rendered from another key
+        # do not report the end of a text whose beginning is reported, or reasoning that is rendered from another key
         skipped = incomplete if loss.how == END else loss.kind == "reasoning" and loss in written
         if how and not (skipped and how == "missing"):
             yield Loss(loss.kind, loss.turn, loss.piece, how, loss.role)

@@ -41,7 +41,9 @@ def columns(source: "Source", present: Sequence[str]) -> dict[str, str]:
 
 
 def dropped(source: "Source", present: Sequence[str], method: str) -> list[str]:
-    """The stored columns that the trainer does not get: all. The messages have copies of what a template reads."""
+    """The stored columns that the trainer does not get. These are all columns: what a template reads is copied into the
+    messages.
+    """
     return list(present)
 
 

@@ -11,7 +11,9 @@ def rearranged(rows: Any) -> bool:
 
 
 def typed(rows: Any) -> Any:
-    """The rows. A stream of a JSON array gets its types, without which turns with different keys are texts of JSON."""
+    """Return the rows. A stream of a JSON array gets the types of its first row; without types, turns with different
+    keys would become strings of JSON.
+    """
     if rows.features is None and (first := next(iter(rows.with_format("arrow")), None)) is not None:
         from datasets import Features
 

@@ -74,7 +74,7 @@ def _fsdp_rest(draft: Draft, table: Entries) -> None:
     if again is not None and boolean(again):
         trainer = draft.settings.get("memory.checkpointing")
         if trainer is not None and trainer.text == "false":
-            # transformers refuses both keys, so who recomputes by FSDP turns the trainer's key off
+            # transformers refuses the two keys together, so a file that recomputes by FSDP turns the trainer's key off
             del draft.settings["memory.checkpointing"]
             if trainer.entry is not None:
                 draft.note(trainer.entry, "FSDP recomputes activations instead of the trainer")

@@ -89,7 +89,9 @@ def formatted(machine: Machine, function: object, before: dict[str, object]) -> 
 
 
 def row_of(columns: Mapping[str, object], batched: bool) -> Row:
-    """The row that a function gets from `map` or, with `batched`, a batch of one row, which stands for all rows."""
+    """The argument of a function that `map` calls: one row, which stands for all rows. With `batched`, it is a batch of
+    this one row.
+    """
     if not batched:
         return Row(False, dict(columns))
     return Row(True, {key: Column(one.name, True, one.source) if isinstance(one, Column) else [one]

@@ -195,6 +195,6 @@ def guessed(draft: Draft, entries: Entries, found: Spread | None) -> Entries:
     read = found.read if found else []
     if read:
         names = ", ".join(f"`{one.key}`" for one in read[:6]) + f" and {len(read) - 6} more" * (len(read) > 6)
-        text = f"whether the source's own script uses {names} as TRL uses its keys of these names"
+        text = f"whether {names} mean the same in the source's own script as in TRL"
         draft.decisions.append(Decision(text, tuple(one.location for one in read), "the script shows it"))
     return out

@@ -16,8 +16,8 @@ from xpc.compiler.spec.survey import Broken
 
 
 def row_changes(one: Spec, other: Spec) -> Iterator[str]:
-    """A sentence for each local file that both runs read, if its rows differ between the runs, and for each file that
-    only one of the runs has in a folder that both read.
+    """Sentences about the changed rows of local files. There is one for each file whose rows differ between the runs
+    and, if both runs read a folder, one for each file that only one of them has in this folder.
     """
     before, after = ({part.path: part for part in _files(spec)} for spec in (one, other))
     folders = _folders(one) & _folders(other)

@@ -16,9 +16,9 @@ from xpc.grammar.record import record
 
 @record
 class Alerts:
-    """Of one spec: the number of its runs that fitted their GPUs before and do not any more, the codes of new warnings,
-    and the permissions that the spec newly gives. A warning is new if only the new runs have it, or if a new run has it
-    more often than any old run.
+    """The alerts about one spec: how many of its runs no longer fit their GPUs, the codes of new warnings, and the
+    permissions that the spec newly gives. A warning is new if only the new runs have it, or if a new run has it more
+    often than any old run.
     """
 
     misfits: int = 0

@@ -156,7 +156,7 @@ def not_a_matrix(spec: Spec) -> Iterator[Finding]:
 
 
 def _stage_with_muon(spec: Spec) -> int:
-    """The stage of ZeRO, or 0 if the stack's DeepSpeed has no Muon, which XP135 refuses."""
+    """The stage of ZeRO. 0 if the stack's DeepSpeed has no Muon; XP135 refuses such a spec."""
     return spec.zero_stage if spec.stack.facts.zero_muon else 0
 
 

@@ -121,7 +121,7 @@ def _everywhere(reader: Reader) -> str:
 
 
 def _best(reader: Reader) -> str:
-    """The checkpoint that is kept: `keep the best checkpoint`."""
+    """Read `keep the best checkpoint`. Returns the argument that loads the best model at the end; "" for other words."""
     words = [one.lower() for one in reader.words[reader.at : reader.at + 5] if one.lower() not in ("the", "only")]
     best = words[1:3] in (["best", "checkpoint"], ["best", "model"])
     if words[:1] not in (["keep"], ["save"], ["keeping"], ["saving"]) or not best:

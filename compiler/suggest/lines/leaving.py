@@ -46,7 +46,7 @@ def _is_off_anyway(found: Diagnostic, problems: Sequence[Diagnostic]) -> bool:
     text = found.primary.source.text
     names = "|".join(ADAPTERS) if form["head"] in ADAPTERS else form["head"]
     head = re.compile(rf"(?<![\w.])(?:{names})(?![\w.])")
-    # a second switch that is off is no reason for the block, either
+    # findings that also turn off a switch of the block do not make the block necessary
     others = [edit.text for one in problems if one is not found for edit in one.edits]
     others = [one for one in others if OFF.fullmatch(one.strip()) is None]
     return not any(head.search(one) for one in (text, *others))

@@ -34,9 +34,9 @@ def best_guess(unknown: UnknownName) -> Meaning | None:
 
 
 def _turns_on_another(unknown: UnknownName, guess: Meaning) -> bool:
-    """Whether an inexact guess would turn on something of which the spec says nothing, and a name of a setting
-    elsewhere has all words of the unknown name: `max_lr_ratio` (as in `min_lr_ratio`) does not mean
-    `lora(lr_ratio=...)`.
+    """Whether a guess is probably wrong. It is if it is inexact, if its block would turn on a feature that the spec
+    does not mention, and if a setting elsewhere has all words of the unknown name. For example, `max_lr_ratio` does not
+    mean `lora(lr_ratio=...)`, because `min_lr_ratio` is a setting elsewhere.
     """
     if guess.likeness >= SAME or one_mistake(unknown.name, guess.path.rpartition(".")[2]):
         return False
@@ -64,8 +64,8 @@ def _of_the_same_name(name: str, clause: str, guess: Meaning | None) -> Meaning 
 
 def _twin_in_the_clause(name: str, clause: str, guess: Meaning | None) -> Meaning | None:
     """Prefer a setting of the clause to a setting of the same name in another clause: `per_device` in `eval` means
-    `eval.micro`, and not `batch.micro`. A name that begins with the other clause's name, or has a word of another
-    clause or of the training, keeps its meaning: `log_interval` and `train_batch_size` in `eval`.
+    `eval.micro`, and not `batch.micro`. The guess stays if the name begins with the other clause's name, or has a word
+    of another clause or of the training: `log_interval` and `train_batch_size` in `eval`.
     """
     if guess is None or is_in(guess.path, clause):
         return guess

@@ -142,7 +142,8 @@ def _of_a_library(case: Case) -> Suggestion | None:
     of_file = name.startswith(FILES) and not in_a_block and (guess is None or guess.path == "strategy")
     # if the name is a misspelt setting, do not accept names of other tools that only begin in the same way
     loosely = guess is None or guess.likeness < TYPO
-    # in `loss_fn.reference_policy_kl_penalty`, only the parents may belong to a family without an equivalent
+    # `loss_fn.reference_policy_kl_penalty`: the last part is a setting, so only the parents are looked up in the list
+    # of names without an equivalent
     family = f"{parents}.x" if in_a_block else name
     return (
         without_equivalent(message, name, loosely=False)

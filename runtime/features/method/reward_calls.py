@@ -184,7 +184,7 @@ def _problem(
             value = torch.as_tensor(torch.nan if one is None else one, dtype=torch.float32)
         except (TypeError, ValueError, RuntimeError):
             value = None
-        # torch.tensor makes a column of lists with one number each, for which trl has no place
+        # a list with one number is refused, too: torch.tensor would make a column of such lists, but trl needs a vector
         if value is None or value.numel() != 1 or (value.dim() and not isinstance(one, torch.Tensor)):
             return f"{before} {_described(one)} for answer {number}, {where}; {EXPECTED}"
         if value.isinf().any():

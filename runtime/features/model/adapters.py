@@ -61,7 +61,9 @@ class Adapters(Feature):
             keep_scores(trainer.model, trainer.args)
 
     def base_settings(self, bundle: Bundle, trainer: Trainer) -> dict[str, Any]:
-        """The base's quantization. An adapter that LoftQ initialized is correct only for a base of 4 bits."""
+        """The quantization of the base. Whoever loads the adapter needs it: an adapter that LoftQ initialized, for
+        example, is correct only on a base of 4 bits.
+        """
         quantized = quantization(bundle)
         stated = {} if quantized is None else quantized.to_diff_dict()
         return {"quantization_config": {key: one for key, one in stated.items() if key[0] != "_"}} if stated else {}

@@ -1,4 +1,6 @@
-"""The schedule `wsd` with a decay that is a share of the run, whose number of steps is known only from its rows."""
+"""The schedule `wsd` with a decay that is stated as a share of the run. The steps of such a decay are known only after
+the rows are read.
+"""
 
 from typing import Any
 

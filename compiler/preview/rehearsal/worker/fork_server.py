@@ -271,7 +271,7 @@ def as_command(requested: dict[str, Any], files: list[int]) -> str:
     ``requested`` has the program's arguments, folder and environment; ``files`` are the client's open file descriptors.
     """
     for name, space in zip(("mnt", "net", "uts"), files[4:]):
-        # even entering the own mount namespace would have an effect: it undoes a chroot
+        # do not enter a namespace that this process is already in: for mounts, this would undo a chroot
         if not os.path.samestat(os.fstat(space), os.stat(f"/proc/self/ns/{name}")):
             enter(space)
     os.chdir(requested["cwd"])
