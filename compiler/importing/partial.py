@@ -125,8 +125,8 @@ def _launch(draft: Draft, overrides: Overrides) -> str:
 
 
 def _cause(why: str) -> str:
-    """The cause that a reason states, without the part that says which key or column the reason is about. Errors with
-    the same cause become one decision.
+    """The text of a reason, without the part that names the key or column. Errors with the same text become one
+    decision.
     """
     given = GIVEN.search(why)
     return given[0] if given is not None else AS_IS.sub("", ABOUT.sub("", why))

@@ -50,8 +50,8 @@ class Trace:
         return list({**out, **dict.fromkeys(self._table_arguments(path))})
 
     def _table_arguments(self, path: str) -> Iterator[str]:
-        """The bundle's trainer arguments that the table of settings lists for this setting. If the spec cannot be
-        lowered with any other value of the setting, no other keys are found.
+        """The bundle's trainer arguments that the table of settings lists for this setting. The keys of other files can
+        be found only by lowering the spec with another value, which is not always possible.
         """
         for name in BY_PATH[path].args:
             here = self.spec.stack.rename(name) or name

@@ -127,7 +127,8 @@ def started(bundle: Bundle, trainer: Trainer, step: int) -> dict[str, Any]:
 
 def now(step: int) -> dict[str, Any]:
     """The line with all measurements since training started; ``stop`` is the signal that stops the run, or None."""
-    # `of_each` has the peaks at the last exchange; process 0 runs this function, so it replaces its own by current ones
+    # `of_each` has the peaks at the last exchange. This function runs in process 0, whose own peaks are known, so they
+    # are current.
     each = [Measured.memory, *Measured.of_each[1:]]
     return {
         "step": step, "seconds": {name: round(spent, 3) for name, spent in Measured.seconds.items()},

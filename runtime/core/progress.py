@@ -57,7 +57,7 @@ def _watch(idle: Callable[[], bool], started: float = 0.0, wait: float = FIRST) 
         if Phase.name and silent >= wait and idle() and not (sys.stderr.isatty() and Phase.bar()):
             errors.say(line(time.monotonic() - started))
             wait = FIRST if sys.stderr.isatty() else min(2 * wait, LONGEST)
-        os.environ["XPC_PRINTED"] = str(errors.printed)  # child processes read here when the last line was printed
+        os.environ["XPC_PRINTED"] = str(errors.printed)  # tells child processes when the last line was printed
 
 
 def line(seconds: float) -> str:

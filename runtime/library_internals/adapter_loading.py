@@ -5,7 +5,9 @@ from typing import Any
 
 
 class LoadingHook:
-    """A base class before trl's: such a trainer calls ``load_checkpoint`` to load the weights of a checkpoint."""
+    """A base class that stands before trl's trainer. Such a trainer loads the weights of a checkpoint by
+    ``load_checkpoint``.
+    """
 
     def load_checkpoint(self, load: Callable[[], None]) -> None:
         """Call ``load``, which loads the weights of a checkpoint as transformers does. Subclasses extend this."""

@@ -21,7 +21,7 @@ Part = tuple[int, int, int, int, int]
 
 
 class DeepSpeedShards(Feature):
-    """Hooks that let ZeRO's checkpoints be read by another number of processes than wrote them."""
+    """Hooks with which a run can read ZeRO's checkpoints that another number of processes wrote."""
 
     def before_arguments(self, bundle: Bundle, values: dict[str, Any]) -> None:
         """Replace the method of DeepSpeed's engine that loads checkpoints."""

@@ -75,7 +75,7 @@ def chosen(paths: Sequence[str], wanted: Sequence[int]) -> dict[int, str] | None
     try:
         for number, text in enumerate(rows(paths)):
             if number in wanted:
-                # a line break in JSON is white space, because texts have `\\n`
+                # a line break in JSON is white space, because strings contain `\\n` in its place
                 found[number] = text.replace("\n", " ").replace("\r", " ")
             if number == last:
                 break

@@ -201,7 +201,7 @@ def _cut(read: Read) -> Iterator[Verdict]:
     if last is not None and last in turns and last not in kept:
         yield verdict("XP595", f"the answer{name} is cut away: {limit:,} of the row's {many:,} tokens are kept", help)
         return
-    if not one.cut:  # how many tokens are lost is known, but not which
+    if not one.cut:  # the number of lost tokens is known, but not which tokens they are
         yield verdict("XP596", f"the sequence{name} is cut: {limit:,} of its {many:,} tokens are kept", help)
         return
     end = one.head + limit

@@ -135,7 +135,9 @@ COPIED = (
 
 
 def excluded(count: int, one: str, several: str) -> str:
-    """A message about `count` files that are not compared. The caller prints the name of the first before it."""
+    """A message about `count` files that are not compared. The caller prints the name of the first file before this
+    message.
+    """
     return f"is {one}" if count == 1 else f"and {count - 1:,} more are {several}"
 
 

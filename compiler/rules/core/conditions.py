@@ -164,7 +164,7 @@ def local_tokenizer(spec: Spec) -> bool:
 
 
 def base_model(spec: Spec) -> bool:
-    """True if the model is a registered base model whose end token is known, and a source is a local file."""
+    """True if the run trains a registered base model on at least one local file, and the model's end token is known."""
     return any(one.path for one in spec.data) and base_end(spec.model.name) is not None
 
 

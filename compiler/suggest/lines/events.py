@@ -77,7 +77,7 @@ def _regularly(reader: Reader) -> str:
 
 
 def _held_out(reader: Reader) -> str:
-    """Rows for evaluation: `hold out 5% for validation`, `reserve 500 rows for eval`."""
+    """Read the rows for evaluation: `hold out 5% for validation`, `reserve 500 rows for eval`."""
     first, second = reader.word().lower(), reader.word(1)
     after = 2 if (first, second) in (("hold", "out"), ("set", "aside")) else int(first in ("reserve", "holdout"))
     share, rows = reader.word(after), after + 1
@@ -93,7 +93,7 @@ def _held_out(reader: Reader) -> str:
 
 
 def _until(reader: Reader) -> str:
-    """What ends a run early, and what is trained: `early stop after 3 evals`, `freeze all but the last 2 layers`."""
+    """Read what ends a run early, or what is trained: `early stop after 3 evals`, `freeze all but the last 2 layers`."""
     number = next((at for at in range(1, 12) if re.fullmatch(r"\d+", _counted(reader.word(at)))), 0)
     before = [one.lower() for one in reader.words[reader.at : reader.at + number]]
     unit = reader.word(number + 1).rstrip("s")
@@ -111,7 +111,7 @@ def _until(reader: Reader) -> str:
 
 
 def _everywhere(reader: Reader) -> str:
-    """Which modules have adapters: `lora on all linear layers`."""
+    """Read which modules get adapters: `lora on all linear layers`."""
     before = int(reader.word() in ("on", "to", "in", "for"))
     every, *kind = (reader.word(before + at).lower() for at in range(3))
     if reader.clause not in ("lora", "qlora") or every not in ("all", "every") or kind[0] != "linear":
@@ -133,12 +133,12 @@ def _best(reader: Reader) -> str:
 
 
 def _counted(word: str) -> str:
-    """A word for a number in digits: `2` for `two`."""
+    """Write a number word in digits: `2` for `two`."""
     return str(COUNTED.get(word.lower(), word))
 
 
 def _falls_to(reader: Reader) -> str:
-    """Where the rate ends: `decay to 10%`, `decaying to 1e-6`."""
+    """Read the final learning rate: `decay to 10%`, `decaying to 1e-6`."""
     if reader.word() not in FALLS or reader.word(1) != "to":
         return ""
     value = reader.word(2)
@@ -150,7 +150,7 @@ def _falls_to(reader: Reader) -> str:
 
 
 def _to_the_hub(reader: Reader) -> str:
-    """An upload: `push it to me/model`, `push to the hub`."""
+    """Read an upload: `push it to me/model`, `push to the hub`."""
     if reader.word() not in ("push", "upload", "publish"):
         return ""
     after = 1

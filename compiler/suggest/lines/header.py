@@ -43,9 +43,9 @@ def rewrite_header(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
         text = source.text[start:end]
         rewrite = None if any(map(_has_a_choice, inside)) else _form(text)
         if rewrite is not None and rewrite.unclear and "," not in text:
-            break  # each word has its own finding
+            break  # keep the findings: there is one for each unclear word
         if rewrite is None or _says_the_same(inside, source, Span(start, end), rewrite.sentence(text)):
-            break  # the findings about single words are more exact
+            break  # keep the findings about single words, because they are more exact
         if inside:
             out = replaced(out, inside, _made(inside[0], source, Span(start, end), rewrite))
         break

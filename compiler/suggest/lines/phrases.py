@@ -283,7 +283,7 @@ OFF = ("schedule.warmup", "optimizer.weight_decay", "optimizer.clip")
 
 
 def _off(reader: Reader) -> str:
-    """A setting that is off: `no warmup`, `weight decay off`."""
+    """Read a setting that is switched off: `no warmup`, `weight decay off`."""
     before = int(reader.word().lower() in ("no", "without", "disable", "disabled"))
     for count in range(LONGEST_NAME - 1, 0, -1):
         named = [reader.word(ahead) for ahead in range(before, count + before)]

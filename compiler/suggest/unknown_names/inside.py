@@ -289,8 +289,8 @@ def _own_by_another_name(case: Inside) -> Suggestion | None:
 
 
 def _argument_of_the_trainer(case: Inside) -> Suggestion | None:
-    """Handle an argument of the trainer whose name is, in xpc, a setting of a nested block: `max_length` means the
-    trainer's `seq`, and not `max_length` of vLLM.
+    """Handle the name of a trainer's argument that a nested block also has as a setting: `max_length` in `method grpo`
+    means `seq`, and not the `max_length` of vLLM.
     """
     exact = meaning(case.name, exact=True)
     deep = bool(case.rows) and all(row.inner and row.path.count(".") > 1 for row in case.rows)

@@ -224,7 +224,7 @@ def _misspelt_other_name(case: Case) -> Suggestion | None:
     if advised is not None:
         return case.says(advised)
     found = extra_suggestion(evolve(case.unknown, name=other), case.message) or excluded(case.message, other)
-    # no suggestion was found, because the advice for `other` contains the user's number, and the user wrote none
+    # `found` is None if the advice for `other` would need a number from the user's value, and the user wrote no value
     return case.says(settings_of(case.clause)) if found is None else evolve(found, text=f"did you mean `{other}`?")
 
 

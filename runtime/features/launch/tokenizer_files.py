@@ -38,7 +38,7 @@ def _in_cache(model: str, revision: str) -> str:
     from transformers.utils import cached_file
 
     if rank() == 0:
-        # the model is loaded after the rows, so this file may not be in the cache yet, and `ends` reads it
+        # `ends` reads this file, which may not be in the cache yet, because the model is loaded after the rows
         cached_file(model, "generation_config.json", revision=revision, _raise_exceptions_for_missing_entries=False,
                     _raise_exceptions_for_connection_errors=False, _raise_exceptions_for_gated_repo=False)  # fmt: skip
     names = ("tokenizer.json", "tokenizer_config.json", "config.json")
@@ -232,8 +232,8 @@ def _json(folder: str, name: str) -> dict[str, Any]:
 
 
 def beyond(bundle: Bundle, tokenizer: Tokenizer) -> int | None:
-    """If the tokenizer has more tokens than the model has embeddings, and the run adds no embeddings: the number of the
-    embeddings. Otherwise None.
+    """The number of the model's embeddings, if the tokenizer has more tokens than that and the run adds no embeddings;
+    otherwise None.
     """
     folder = "" if bundle.tokenizer.get("added") else files_of(bundle)
     many = embeddings(folder) if folder else None

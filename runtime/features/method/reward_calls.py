@@ -67,7 +67,7 @@ def arguments(
 
 
 def own_messages(prompts: Sequence[Any]) -> list[Any]:
-    """The prompts, whose messages have their original keys again: the runtime stores these as JSON under `FIELDS`."""
+    """The prompts with the original keys of their messages, which the runtime has stored as JSON under `FIELDS`."""
     return [
         [{**own, "content": turn["content"]} for own, turn in zip(unpacked(one)[0], one, strict=True)]
         if isinstance(one, list)
@@ -123,7 +123,7 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
         async def asynchronous(**given: Any) -> Any:
             try:
                 returned, failed = await function(**own(given)), None
-            except Exception as error:  # `judged` calls `_result`, which raises the exception again
+            except Exception as error:  # `_result`, which `judged` calls, raises the exception again
                 returned, failed = None, error
             return judged(lambda: _result(returned, failed), given)
 

@@ -251,7 +251,9 @@ def _boundary_moves(row: dict[str, Any], tokenizer: Tokenizer) -> bool:
 
 
 def _without_prompt(row: Mapping[str, Any], tokenizer: Tokenizer) -> str | None:
-    """The column of the first answer that is not rendered right after its prompt, as trl 0.18 requires; or None."""
+    """The column of the first answer that the template does not render right after its prompt; trl 0.18 refuses such a
+    row. None if there is no such answer.
+    """
     prompt = row.get("prompt")
     if not isinstance(prompt, list):
         return None

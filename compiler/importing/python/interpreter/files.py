@@ -94,7 +94,9 @@ def _path(machine: Machine, positional: Arguments, keywords: Keywords, node: ast
 
 
 def first_argument(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    """Compute a function whose result counts as its first argument, such as `os.path.abspath` or `copy.copy`."""
+    """Compute a call of a function such as `os.path.abspath` or `copy.copy`. The importer treats the result as equal to
+    the first argument.
+    """
     return positional[0].value if positional else None
 
 

@@ -297,7 +297,9 @@ def serve(answers: Any, listener: socket.socket) -> None:
         while True:
             for key, _ in selector.select():
                 if key.data is not None:
-                    if key in selector.get_map().values():  # the handler of an earlier event may have closed it
+                    if (
+                        key in selector.get_map().values()
+                    ):  # the handler of an earlier event may have closed this connection
                         key.data()
                     continue
                 line = sys.stdin.readline()
