@@ -232,8 +232,8 @@ class Recorder:
                     raise NotBatched("the function reads the tokenizer's results in an unknown way")
                 self._encode([one for each in texts.values() for one in each])
                 unmasked = [place for place in left if any(map(unlearned, texts[place]))]
-                # the placeholder of the mask claimed to contain a 1, but the mask contains none, so the function must
-                # run again for this row
+                # the mask has no 1, although its placeholder claimed to have one: the function must run again for this
+                # row
                 left = list(dict.fromkeys(again + unmasked))
         self.rows = ROWS
         return [{name: filled(one) for name, one in found[place].items()} for place in places]
@@ -371,9 +371,7 @@ def _digest(function: Any) -> str | None:
 
 
 def unlearned(text: Text) -> bool:
-    """Whether the text's assistant mask has no 1, although the function has searched the placeholder of the mask for a
-    1. `Mask` answers such a search with "found".
-    """
+    """Whether the text's assistant mask has no 1, although its placeholder (`Mask`) answered a search with "found"."""
     return text.learned and text.values is not None and 1 not in text.values[MASK]
 
 

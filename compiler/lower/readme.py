@@ -275,7 +275,7 @@ def _muon(spec: Spec) -> str:
 
 
 def _frozen(spec: Spec) -> str:
-    """If the spec freezes parts of the model, a sentence that says which parts are trained."""
+    """A sentence that says which parts of the model are trained, if the spec freezes the other parts."""
     only = spec.names("freeze.layer_modules")
     parts = [
         f"the {side} {count} layers" + (f" ({cell(', '.join(only))})" if only else "")

@@ -60,8 +60,8 @@ def families(stack: str = DEFAULT) -> Mapping[str, Mapping[str, Mapping[str, flo
 
 
 def differences(stack: str = DEFAULT) -> Mapping[str, Mapping[str, str]]:
-    """For each model family and mode, a text that says how much the memory according to the coefficients differs from
-    the measured memory. Modes without a difference are left out.
+    """How much the memory according to the coefficients differs from the measured memory: a text for each model family
+    and mode. Modes without a difference are left out.
     """
     found: Mapping[str, Mapping[str, str]] = _read(stack)["differences"]
     return found

@@ -79,7 +79,7 @@ class Plan:
 
     @property
     def peak(self) -> Span | None:
-        """The peak bytes on one GPU. If this run was measured, the measured peak, otherwise the predicted peak."""
+        """The peak bytes on one GPU: the measured peak if this run was measured, otherwise the predicted one."""
         found = self.measured
         if found is not None and found.peak is not None:
             return Span(found.peak, found.peak, found.peak)

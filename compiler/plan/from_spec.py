@@ -39,7 +39,7 @@ WEIGHTLESS = ("optimizer.", "schedule.", "seed", "data.seed", "save", "track", "
 
 
 def load_of(spec: Spec) -> Load | str:
-    """The quantities that decide the memory of one process. If they are unknown, a sentence with the reason."""
+    """The quantities that decide the memory of one process, or a sentence that says why they are unknown."""
     facts, gpu = spec.model.facts, spec.hardware.gpu
     if facts is None:
         return f"the sizes of `{spec.model.name}` are not known: name its config.json with `model {{ config = ... }}`"

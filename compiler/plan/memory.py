@@ -77,7 +77,7 @@ class Memory:
 
 
 def memory(load: Load) -> Memory | str:
-    """The memory of one process. If it is unknown, a sentence with the reason."""
+    """The memory of one process, or a sentence that says why it is unknown."""
     average = most = 0.0
     for layers, facts in layer_kinds(load.facts):
         plain = _layer(evolve(load, facts=facts), load.attention)
@@ -99,8 +99,8 @@ def memory(load: Load) -> Memory | str:
 
 
 def _layer(load: Load, attention: str) -> float | str:
-    """The bytes that a layer saves per token with this kind of attention. If they are unknown, a sentence with the
-    reason.
+    """The bytes that a layer saves per token with this kind of attention, or a sentence that says why they are
+    unknown.
     """
     trained, precision = load.mode.split("/")
     # kinds of attention other than sdpa and eager were measured only with full training

@@ -68,7 +68,7 @@ def text(found: Mapping[str, Any], *, color: bool = False, tokens: bool = False,
 
 
 def order(found: Mapping[str, Any]) -> tuple[list[str], str]:
-    """For each of the first steps, a line that lists the rows of this step; and a sentence that explains these
+    """Return a pair: lines that list the rows of the first steps, one line per step, and a sentence that explains the
     lines.
     """
     steps = (" | ".join(", ".join(batch) for batch in step) for step in found["order"])

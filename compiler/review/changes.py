@@ -198,7 +198,7 @@ def _equal_starters(name: str, one: Operand, other: Operand) -> bool:
         return False
     try:
         return one.starter(name) == other.starter(name)
-    except UsageError:  # a folder, or too large a file
+    except UsageError:  # the path is a folder, or a file that is too large
         return False
 
 

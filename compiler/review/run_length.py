@@ -153,8 +153,8 @@ def run_length(spec: Spec, planned: int | None = None) -> RunLength:
 
 
 def _short(path: str) -> str:
-    """The name of a setting without its clause: `lr` for `optimizer.lr`. For a setting with more than two parts, the
-    complete path.
+    """The name of a setting without its clause: `lr` for `optimizer.lr`. A path of more than two parts stays
+    complete.
     """
     name = path.rpartition(".")[2]
     row = BY_PATH.get(path)

@@ -65,7 +65,7 @@ class DataSource:
     parts: tuple[DataSource, ...] = field(default=(), repr=False)
 
     def of_split(self, split: str) -> tuple[DataSource, ...]:
-        """The files of a folder that belong to a split. For a source that is not a folder, the source itself."""
+        """The files of a folder that belong to a split. A source that is not a folder stands for itself."""
         if not self.parts:
             return (self,)
         from xpc.compiler.spec import folders  # imported only here, because only data folders need it

@@ -70,7 +70,7 @@ def answer(wrong: InvalidValue) -> Diagnostic:
     if wrong.kind == "fraction" and isinstance(node, Number):
         return fraction(row, node, at)
     if wrong.kind == "bounds":
-        large = isinstance(node, Number) and abs(node.value) >= 2**63  # a number that is too large for any setting
+        large = isinstance(node, Number) and abs(node.value) >= 2**63  # no setting accepts a number of this size
         limits = "" if large else bounds(row)
         at = Label(at.source, at.span, f"a number{limits or ' that is finite and below 2^63'}")
     typed = "" if node is None else item.label.source.slice(node.span).strip('"').lower()

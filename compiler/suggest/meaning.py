@@ -151,7 +151,7 @@ def _is_switch(one: KnownName) -> bool:
 
 @cache
 def without_switches(name: tuple[str, ...]) -> frozenset[str]:
-    """The words of a name, without those that only turn something on: `enable_dora` and `use_dora` have the same words."""
+    """The words of a name, except those that only turn something on: `dora` for `enable_dora` and `use_dora`."""
     return frozenset(name).difference(switch_words()) or frozenset(name)
 
 

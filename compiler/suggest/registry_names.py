@@ -212,7 +212,7 @@ def _lacks_one_number(known: ParsedName, parsed: ParsedName) -> bool:
 
 
 def gpu(name: str) -> tuple[Guess, str]:
-    """The registered GPUs that a name may stand for. If there are none, a help text."""
+    """Return a pair: the registered GPUs that a name may stand for, and a help text ("" if there are such GPUs)."""
     from xpc.compiler.registry import provider_names as provider_names
 
     found = provider_names.fitting(name) or provider_names.of_model(name)

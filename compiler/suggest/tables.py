@@ -84,7 +84,7 @@ def general_words() -> frozenset[str]:
 
 
 def examples() -> dict[str, str]:
-    """For settings whose value cannot be shown alone, a line of a spec as an example."""
+    """An example line of a spec for each setting whose value cannot be shown alone."""
     return read_table(__file__, "examples.toml")
 
 

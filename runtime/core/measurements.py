@@ -88,7 +88,7 @@ def highest(each: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[s
 
 
 def peaks(each: Sequence[Mapping[str, Mapping[str, int]]]) -> dict[str, list[int]]:
-    """For each kind of memory, the highest peak of each process; the processes are in the order of their ranks."""
+    """The highest peak of each process for each kind of memory; the processes are in the order of their ranks."""
     kinds = dict.fromkeys(kind for phases in each for known in phases.values() for kind in known)
     return {kind: [max(known.get(kind, 0) for known in phases.values()) for phases in each if phases] for kind in kinds}
 
@@ -126,7 +126,9 @@ def started(bundle: Bundle, trainer: Trainer, step: int) -> dict[str, Any]:
 
 
 def now(step: int) -> dict[str, Any]:
-    """The line with all measurements since training started; ``stop`` is the signal that stops the run, or None."""
+    """The line with all measurements since training started. Its key ``stop`` has the signal that stops the run, or
+    None.
+    """
     # `of_each` has the peaks at the last exchange. This function runs in process 0, whose own peaks are known, so they
     # are current.
     each = [Measured.memory, *Measured.of_each[1:]]

@@ -56,7 +56,7 @@ def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]
         if not (os.path.isfile(path) or os.path.isdir(path) or os.path.islink(path)):
             raise RunError(f"{path} is neither a file nor a folder; remove it")
     if not present or (present == [MARKER] and not _lines(folder)):
-        return None, []  # A run that was killed while it wrote its first file.
+        return None, []  # an earlier run was killed while it wrote its first file
     if present == [MARKER] and difference(bundle) is not None:  # The earlier run wrote nothing else.
         _check_unlocked(folder)
         return None, ["no complete checkpoint to resume from: starting from the beginning"]

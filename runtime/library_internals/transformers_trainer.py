@@ -9,7 +9,7 @@ from typing import Any
 
 
 class TrainerHooks:
-    """A base class that stands before trl's trainer. transformers' private methods call the two methods declared here."""
+    """A base class that stands before trl's trainer, for two methods that transformers' private methods call."""
 
     staging: str | None = None
     """The folder into which a checkpoint is written. None means the folder that transformers uses."""

@@ -56,7 +56,7 @@ def _decoded(tokenizer: Any, ids: Sequence[int], names: Sequence[str], at: int) 
 def turns_of(
     texts: Sequence[str], contents: Sequence[str], starts: Sequence[str | None], before: str = ""
 ) -> list[int]:
-    """For each token, the index of the turn to which it belongs, or `OPENING`.
+    """The index of the turn to which each token belongs, or `OPENING`.
 
     `texts` are the texts of the tokens, and `contents` the contents of the turns. `starts` has, for each turn, the
     conversation rendered up to the end of the turn. `before` is the text that the template writes before the first turn

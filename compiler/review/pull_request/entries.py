@@ -142,7 +142,7 @@ def excluded(count: int, one: str, several: str) -> str:
 
 
 def matching(pattern: str) -> list[str]:
-    """The files that a glob matches, sorted. If `pattern` is an existing path or has no wildcards, only `pattern`."""
+    """The files that a glob matches, sorted. An existing path, or a pattern without wildcards, stands for itself."""
     if glob.has_magic(pattern) and not os.path.exists(pattern):
         return sorted(glob.glob(pattern, recursive=True))
     return [pattern]

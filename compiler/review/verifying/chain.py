@@ -170,8 +170,8 @@ def _stored(commit: repository.Commit, names: Sequence[str]) -> set[str]:
 
 
 def spec_lines(path: str, quick: bool, compiles: bool = True) -> Iterator[Line]:
-    """Lines that say whether a spec compiles and whether its lock is current. If `compiles` is false, only the line
-    about the lock.
+    """Lines that say whether a spec compiles and whether its lock is current. The line about compiling is left out if
+    `compiles` is false.
     """
     try:
         yield from _spec(path, quick) if compiles else _lock(path, quick)

@@ -42,8 +42,8 @@ def layer_modules(family: str) -> frozenset[str]:
 
 
 def container_names() -> frozenset[str]:
-    """The names of modules that contain other modules, such as `self_attn`, in any family. Also `score`, the head of a
-    reward model.
+    """The names of modules that contain other modules, such as `self_attn`, in any family. `score`, the head of a
+    reward model, is one of them.
     """
     return frozenset(one for of in family_modules().values() for one in (*of.blocks, *of.containers, "score"))
 

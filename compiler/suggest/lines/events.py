@@ -93,7 +93,7 @@ def _held_out(reader: Reader) -> str:
 
 
 def _until(reader: Reader) -> str:
-    """Read what ends a run early, or what is trained: `early stop after 3 evals`, `freeze all but the last 2 layers`."""
+    """Read what ends a run early or what is trained: `early stop after 3 evals`, `freeze all but the last 2 layers`."""
     number = next((at for at in range(1, 12) if re.fullmatch(r"\d+", _counted(reader.word(at)))), 0)
     before = [one.lower() for one in reader.words[reader.at : reader.at + number]]
     unit = reader.word(number + 1).rstrip("s")
@@ -121,7 +121,7 @@ def _everywhere(reader: Reader) -> str:
 
 
 def _best(reader: Reader) -> str:
-    """Read `keep the best checkpoint`. Returns the argument that loads the best model at the end; "" for other words."""
+    """Read `keep the best checkpoint`. Returns the argument that loads the best model at the end; "" otherwise."""
     words = [one.lower() for one in reader.words[reader.at : reader.at + 5] if one.lower() not in ("the", "only")]
     best = words[1:3] in (["best", "checkpoint"], ["best", "model"])
     if words[:1] not in (["keep"], ["save"], ["keeping"], ["saving"]) or not best:

@@ -20,8 +20,9 @@ NULLS = frozenset((
 
 
 def converters(source: Mapping[str, Any]) -> dict[str, Any]:
-    """For each text column of a source, the function that reads its cells. pandas itself converts all other columns:
-    labels, and columns that only rewards read."""
+    """Maps each text column of a source to the function that reads its cells. pandas itself converts all other columns:
+    labels, and columns that only rewards read.
+    """
     given = list(source["columns"] or ())
     if source["shape"] in ("unpaired", "prompt"):
         given = given[:-1] if source["shape"] == "unpaired" else given[:1]

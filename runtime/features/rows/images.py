@@ -139,7 +139,7 @@ def _read(
 
 @lru_cache(maxsize=8)
 def listed(folder: str, file: str | None, digest: str | None) -> Mapping[str, tuple[int, str] | None]:
-    """For each image's path, a pair of size and SHA-256 at compile time; None for an image that was missing.
+    """Maps the path of each image to its size and SHA-256 at compile time; None for an image that was missing.
 
     The bundle's list ``file`` has these values; without a list, the result is empty. Raises RunError if the digest of
     the list is not ``digest``.
