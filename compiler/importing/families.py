@@ -266,8 +266,9 @@ def resumed_adapters(draft: Draft, tool: str, resumes: bool = False) -> None:
 
 
 def trained_dtype(draft: Draft, tool: str) -> None:
-    """Set the dtype of trained weights to fp32 in two cases. Weights in bf16: if the learning rate is so low that
-    updates would be rounded to 0. Weights in fp16: under ddp, because the gradient scaler refuses gradients in fp16.
+    """Set the dtype of trained weights to fp32 in two cases: if the weights are in bf16 and the learning rate is so low
+    that updates would be rounded to 0, and if the weights are in fp16 under ddp, because the gradient scaler refuses
+    gradients in fp16.
     """
     dtype, lr, strategy = (draft.settings.get(path) for path in ("model.dtype", "optimizer.lr", "strategy"))
     complete = draft.has("lora.modules_to_save") or not any(map(draft.has, ADAPTERS))

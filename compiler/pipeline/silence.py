@@ -112,14 +112,14 @@ def _of_an_error(silence: Silence, finding: Diagnostic) -> Diagnostic:
             "XP901",
             f"{finding.code} is meant for the reviewer of the spec, so a comment in the spec cannot silence it",
             Label(silence.label.source, silence.codes[finding.code]),
-            help="do what the warning says, and delete the silence",
+            help="do what the warning says, and delete this comment",
         )
     return report(
         "XP901",
         f"{finding.code} is an error, and a comment cannot silence errors",
         Label(silence.label.source, silence.codes[finding.code]),
         related=() if finding.primary is None else (Label(finding.primary.source, finding.primary.span, "the error"),),
-        help="correct what the error names, and delete the silence",
+        help="correct what the error names, and delete this comment",
     )
 
 

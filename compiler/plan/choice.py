@@ -62,9 +62,9 @@ class Candidate:
 def chosen(spec: Spec, unset: Sequence[Path]) -> Choice | None:
     """Choose values for settings that the spec does not state. None if the plan cannot decide or nothing fits.
 
-    `unset` are the settings to choose: some of `strategy`, `memory.checkpointing` and `batch.micro`. For a
-    partly frozen layer, the upper bound of its memory counts. The plan never chooses whether activations are offloaded,
-    because the cost of copying them is unknown.
+    `unset` are the settings to choose: some of `strategy`, `memory.checkpointing` and `batch.micro`. The memory of a
+    partly frozen layer is only known as an upper bound, so the choice uses this bound. The plan never chooses whether
+    activations are offloaded, because the cost of copying them is unknown.
     """
     if spec.hardware.gpu is None:
         return Choice({}, _fixed_micro(spec)) if spec.learns_from_micro and "batch.micro" in unset else None

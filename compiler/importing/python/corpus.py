@@ -226,8 +226,8 @@ def _problems(
 ) -> tuple[str, str] | None:
     """Report an error for each operation on the data that a spec cannot express.
 
-    If the rows cannot be read, the error about this is also returned, as a pair of its reason and its help text. Errors
-    about the sequence length and the collator can then use the same two texts.
+    If the rows cannot be read, the reason and the help text of that error are returned, so that errors about the
+    sequence length and the collator can use the same two texts. Otherwise None is returned.
     """
     open_: tuple[str, str] | None = None
     collator = program.argument(trainer, "data_collator")

@@ -32,9 +32,9 @@ HARMLESS = (
 
 
 def trainers_of(machine: Machine) -> list[Object]:
-    """The trainers on which the script calls `train`. If it calls `train` on no trainer, all trainers that it creates.
-    If the script calls a function twice with different settings, the result contains the trainer in this function
-    twice.
+    """The trainers on which the script calls `train`. If it calls `train` on no trainer, the result contains all
+    trainers that it creates. If the script calls a function twice with different settings, the result contains the
+    trainer in this function twice.
     """
     made: list[Object] = []
     # a function may be interpreted twice, and its calls are then recorded twice, so keep one call for each location

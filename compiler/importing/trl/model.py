@@ -220,7 +220,7 @@ def unused_adapter(draft: Draft, named: Entries) -> None:
 
 def adapter_options(draft: Draft, named: Entries, paths: Mapping[str, str]) -> None:
     """Set flags and lists of module names that configure adapters or frozen weights. `paths` maps each key to its
-    setting. Keys that are off are irrelevant.
+    setting. A key that is off sets nothing and gets a note.
     """
     for key, path in paths.items():
         entry = named.get(key)

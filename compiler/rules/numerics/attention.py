@@ -155,9 +155,9 @@ def past_the_context(spec: Spec) -> Iterator[Finding]:
     Without this rule: nothing is reported and the run trains on such positions; families with a table raise IndexError
     at the first longer row.
 
-    Source: trl and transformers do not check it; confirmed by running it: 1802 tokens on a model for 512 tokens (finite
-    loss), and, on every family of transformers 5.23 and 4.52 with a table of learned positions, a row longer than this
-    table.
+    Source: trl and transformers do not check it; confirmed by running it: 1802 tokens train on a model for 512 tokens
+    with a finite loss. A row longer than the table was also tried on every family of transformers 5.23 and 4.52 that
+    has a table of learned positions.
     """
     facts, seq = spec.model.facts, spec.integer("batch.seq")
     if facts is None or not facts.context:

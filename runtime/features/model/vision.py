@@ -74,7 +74,7 @@ class Processor(Feature):
 
 
 class Vision(Feature):
-    """Hooks for a run that trains the language model of a model that reads images."""
+    """Hooks for a run whose model reads images: the run trains only the part of the model that is a language model."""
 
     reported = False
     """Whether the frozen part was reported. dpo also loads a reference model, but the report appears only once."""

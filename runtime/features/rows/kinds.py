@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 KIND = "kind"
-"""A column of a mixture that contains the shape of each row, such as "text". The names of the row's other columns begin
-with this shape: `text/text`."""
+"""The column that contains the format of each row of a mixture, such as "text". The names of the row's other columns
+begin with this format: `text/text`.
+"""
 
 
 def own_columns(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -83,7 +83,7 @@ class Hub(Feature):
         api = HfApi()
         try:
             who = api.whoami()
-        except Exception as error:  # exceptions of huggingface_hub and of its network library
+        except Exception as error:  # from huggingface_hub or from its network library
             return [_unanswered(repo, error)]
         full = repo if "/" in repo else f"{who['name']}/{repo}"
         refused = _may_not(who, full)
@@ -106,7 +106,7 @@ class Hub(Feature):
             bundle.repository = created.repo_id
             if revision is not None:
                 branch(api, created.repo_id, revision)
-        except Exception as error:  # exceptions of huggingface_hub and of its network library
+        except Exception as error:  # from huggingface_hub or from its network library
             raise RunError(f"cannot create {repo} on the hub: {_line(error)}") from error
         say(f"pushing to {created}" + (f", branch {revision}" if revision else ""))
 
@@ -309,7 +309,7 @@ class Publisher:
             self.api.upload_folder(
                 repo_id=self.repository, folder_path=folder, revision=to, commit_message=message, **more
             )
-        except Exception as error:  # exceptions of huggingface_hub and of its network library
+        except Exception as error:  # from huggingface_hub or from its network library
             self.failed.append(f"{what} to {self.repository}, branch {where}: {_line(error)}")
             say(f"not pushed: {self.failed[-1]}")
         else:
