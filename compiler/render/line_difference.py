@@ -10,8 +10,8 @@ from difflib import SequenceMatcher
 
 WORK = 2 * 10**8
 """Changed parts with many repeated lines are not compared line by line. The limit is on a product: the number of lines
-of the part, times the number of pairs of an old line and an equal new line. Without it, difflib would take hours for a
-few megabytes of repeated lines; ordinary texts at the limit take it a second.
+of the part, times the number of pairs of an old line and an equal new line. Without this limit, difflib would take
+hours for a few megabytes of repeated lines. At the limit, it takes a second for ordinary texts.
 """
 Block = tuple[int, int, int, int]
 """A part that has changed, as (i, j, k, m): the lines [k, m) of the new text replace the lines [i, j) of the old text.

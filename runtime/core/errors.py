@@ -21,7 +21,7 @@ class RunError(Exception):
     def __init__(self, why: str, local: bool = False) -> None:
         super().__init__(why)
         self.local = local
-        """Whether perhaps no other process has this error. If true, this process must print it."""
+        """True if possibly no other process has this error. This process must then print it."""
 
 
 def findings(found: Sequence[str]) -> RunError:

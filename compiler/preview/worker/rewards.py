@@ -21,7 +21,7 @@ EMPTY, MADE_UP, BOXED = "empty", "made-up", "boxed"
 SECONDS = 60.0
 """Time limit of a call, in seconds, as in a run. A function that exceeds it is not called again for other rows."""
 _slow = dict[str, str]()
-"""For each reward function that exceeded the time limit, by its name: a sentence that reports this."""
+"""Maps the name of each reward function that exceeded the time limit to a sentence that reports this."""
 
 
 def judged(session: Session, row: Mapping[str, Any], name: str) -> tuple[list[dict[str, Any]], list[Verdict]]:

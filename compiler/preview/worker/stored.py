@@ -16,7 +16,7 @@ SURVEYED = 64 * 2**20
 limit.
 """
 FIRST_OF_HUB = 1000
-"""For a hub source, random rows and the longest rows are chosen only among the first rows of the source: this many."""
+"""Random rows and the longest rows of a hub source are chosen only among this many rows at its beginning."""
 
 
 def stream(session: Session, source: Mapping[str, Any]) -> Iterator[Any]:

@@ -19,7 +19,7 @@ FLASH: Mapping[str, tuple[str, ...]] = {
 """Maps kinds of attention to modules; one of them must be installed. The module ``kernels`` downloads a kernel from the
 hub."""
 EIGHT_BIT = ("8bit", "bnb", "paged", "lion", "ademamix")
-"""Texts; the name of an optimizer from bitsandbytes contains one (transformers, trainer_optimizer.py)."""
+"""The name of an optimizer from bitsandbytes contains one of these texts (transformers, trainer_optimizer.py)."""
 MATH = ("accuracy", "cosine", "len", "length")
 """Reward functions that need the package math_verify."""
 FLASH_FILE = "--no-build-isolation -r requirements-flash.txt"

@@ -30,7 +30,7 @@ LARGEST = 64 * 2**20
 MOST_PIXELS = 2**26
 """An image may have at most this many pixels (67 million). A small file can contain far more (a decompression bomb)."""
 NARROWEST = 200
-"""Qwen2-VL's image processor refuses an image with a side this many times the other (transformers, smart_resize)."""
+"""Qwen2-VL's image processor refuses an image if one side is this many times as long as the other (smart_resize)."""
 EMBEDDED = "data:image/"
 
 
