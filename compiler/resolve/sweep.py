@@ -258,7 +258,7 @@ class _Reader(Reporter):
         if next_to is not None:
             self.problem(
                 "XP885",
-                f"`{node.name.text}` is written, and swept",
+                f"`{node.name.text}` is set both outside and inside the sweep",
                 node.name.span,
                 "the run uses these values",
                 f"delete the `{node.name.text}` outside of the sweep",

@@ -115,7 +115,7 @@ def patience_past_the_end(spec: Spec) -> Iterator[Finding]:
     improvement. So a run with 5 evaluations counts at most 4. It never ends early with a patience of 5, and its
     learning rate never falls with a patience of 4.
 
-    Without this rule: nothing is reported; the run trains to its end at the same rate.
+    Without this rule: nothing is reported; the run trains to its end, or its learning rate never falls.
 
     Source: transformers 5.23 and 4.52 `trainer_callback.py` (`EarlyStoppingCallback`); torch 2.13 `lr_scheduler.py`
     (`ReduceLROnPlateau.step`).

@@ -66,9 +66,9 @@ def sizes(spec: Spec) -> Iterator[Finding]:
     one copy of the model; `context_parallel` must divide `shard` and be smaller. Under ZeRO on CPUs, `context_parallel`
     must be equal to the number of processes.
 
-    Why it is bad: all groups of ranks that share a sequence must have the same size. Under hsdp, the weights of a
-    replica are sharded over its groups, with one shard for each group. With a single group, each rank would hold all
-    weights, and accelerate refuses this.
+    Why it is bad: the processes form groups of `context_parallel` processes that share a sequence, and all groups must
+    have the same size. Under hsdp, a copy of the model is divided into one shard for each of its groups. If a copy had
+    only one group, each process would hold all weights, which accelerate refuses.
 
     Without this rule: ValueError in every process after the launch. On CPUs, the error comes in the first backward
     pass.
