@@ -29,6 +29,7 @@ from xpc.runtime.features.distributed import (
 from xpc.runtime.features.distributed.node_protocol import Node, Rendezvous
 
 pytestmark = pytest.mark.slow
+REDUCE = node_all_reduce.reduce
 
 
 @pytest.fixture
@@ -86,6 +87,19 @@ def test_nodes_that_agree_pass_and_the_port_is_free(
     assert capsys.readouterr().out.splitlines()[-1] == "[run] 3 nodes meet; all-reduce over them: gloo 1 GB/s"
     assert not os.path.exists(bundle.output_dir)
     assert [name for name in os.listdir(os.path.dirname(bundle.output_dir)) if name.startswith(".xpc")] == []
+
+
+def test_all_reduce_of_cpu_nodes_prints_no_warning_of_torch(bundle: Bundle, capfd: pytest.CaptureFixture[str]) -> None:
+    """Importing torch's FSDP registers a backend "fake", with which torch warns about a group of the backend "cpu:gloo"
+    when the group ends.
+    """
+    from torch.distributed import TCPStore
+    from torch.testing._internal.distributed import fake_pg  # noqa: F401 - registers the backend
+
+    out: dict[str, Any] = {}
+    REDUCE(bundle, 0, 1, TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False), out)
+    assert out["gloo"] == 0
+    assert "No backend" not in capfd.readouterr().err
 
 
 def test_findings_are_reported_by_node_0_with_their_nodes(bundle: Bundle, port: int) -> None:
