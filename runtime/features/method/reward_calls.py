@@ -5,19 +5,22 @@ later, after the model is loaded and the first completions are generated (``GRPO
 """
 
 import asyncio
+import threading
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import wraps
 from inspect import iscoroutinefunction
 from typing import Any
 
-from ...core.errors import RunError, first_line, say
+from ...core.errors import RunError, first_line, put, say, shown
 from ...core.feature import Tokenizer
 from ..launch.time_limit import TooSlow, time_limit
 from ..rows.message_fields import unpacked
 
 SECONDS = 60.0
-"""Time limit of the first call. A slower call is only reported, because the function may load something large once."""
+"""Time limit of the first call. A slower call is only reported, because the function may load something large once. In
+training, a call is reported after this time, and again whenever its time has doubled."""
 ANSWER = "Let me think. 6 + 1 = 7, so the answer is 7."
 """A made-up completion for the call of a reward function before the run."""
 EXPECTED = "it must return a list with one number for each completion, or None for a completion without a reward"
@@ -67,7 +70,7 @@ def arguments(
 
 
 def own_messages(prompts: Sequence[Any]) -> list[Any]:
-    """The prompts with the original keys of their messages, which the runtime has stored as JSON under `FIELDS`."""
+    """The prompts, whose messages have their original keys again: the runtime stores these as JSON under `FIELDS`."""
     return [
         [{**own, "content": turn["content"]} for own, turn in zip(unpacked(one)[0], one, strict=True)]
         if isinstance(one, list)
@@ -102,50 +105,59 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
     RunError that quotes the first prompt.
     """
 
-    def own(given: Mapping[str, Any]) -> dict[str, Any]:
-        return {**given, "prompts": own_messages(given["prompts"])}
+    @contextmanager
+    def watched(given: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
+        where = f"called with {len(given['completions'])} completions, the first for the prompt "
+        where += _question(given["prompts"][0])
+        with _reported(f"the reward {name_of(function)}, {where}"):
+            try:
+                yield {**given, "prompts": own_messages(given["prompts"])}, where
+            except Exception as error:  # the function may raise any exception
+                raise RunError(_raised(function, error, where), local=True) from error
 
-    def judged(call: Callable[[], Any], given: Mapping[str, Any]) -> Any:
-        size = len(given["completions"])
-        where = f"called with {size} completions, the first for the prompt {_question(given['prompts'][0])}"
-        try:
-            returned = call()
-            values = _values(returned)
-        except Exception as error:  # the function may raise any exception
-            raise RunError(_raised(function, error, where), local=True) from error
+    def judged(returned: Any, values: list[Any] | None, size: int, where: str) -> Any:
         why = _problem(function, returned, values, size, where)
         if why is not None:
             raise RunError(why, local=True)
         return values
 
-    if iscoroutinefunction(function):
-
-        async def asynchronous(**given: Any) -> Any:
-            try:
-                returned, failed = await function(**own(given)), None
-            except Exception as error:  # `_result`, which `judged` calls, raises the exception again
-                returned, failed = None, error
-            return judged(lambda: _result(returned, failed), given)
-
-        return wraps(function)(asynchronous)
+    async def asynchronous(**given: Any) -> Any:
+        with watched(given) as (own, where):
+            returned = await function(**own)
+            values = _values(returned)
+        return judged(returned, values, len(given["completions"]), where)
 
     def synchronous(**given: Any) -> Any:
-        return judged(lambda: function(**own(given)), given)
+        with watched(given) as (own, where):
+            returned = function(**own)
+            values = _values(returned)
+        return judged(returned, values, len(given["completions"]), where)
 
     synchronous.__name__ = name_of(function)
-    return wraps(function)(synchronous)
+    return wraps(function)(asynchronous if iscoroutinefunction(function) else synchronous)
+
+
+@contextmanager
+def _reported(call: str) -> Iterator[None]:
+    """Print a line while a call does not return. Each process prints its own: the others wait for it in silence."""
+    ended = threading.Event()
+
+    def report(seconds: float = SECONDS) -> None:
+        while not ended.wait(seconds if seconds == SECONDS else seconds / 2):
+            put(f"[run] {shown(call)}, has not returned for {seconds:.0f} s")
+            seconds *= 2
+
+    threading.Thread(target=report, daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()
 
 
 def _question(prompt: Any) -> str:
     """The end of a prompt, in quotes. If the prompt consists of messages, the end of the last message's content."""
     text = prompt[-1].get("content") if isinstance(prompt, list) and prompt else prompt
     return repr(str(text)[-200:])
-
-
-def _result(returned: Any, failed: Exception | None) -> Any:
-    if failed is not None:
-        raise failed
-    return returned
 
 
 def _raised(function: Callable[..., Any], error: BaseException, where: str) -> str:
@@ -184,7 +196,7 @@ def _problem(
             value = torch.as_tensor(torch.nan if one is None else one, dtype=torch.float32)
         except (TypeError, ValueError, RuntimeError):
             value = None
-        # a list with one number is refused, too: torch.tensor would make a column of such lists, but trl needs a vector
+        # torch.tensor makes a column of lists with one number each, for which trl has no place
         if value is None or value.numel() != 1 or (value.dim() and not isinstance(one, torch.Tensor)):
             return f"{before} {_described(one)} for answer {number}, {where}; {EXPECTED}"
         if value.isinf().any():

@@ -4,6 +4,7 @@ run is also reported.
 
 from __future__ import annotations
 
+import asyncio
 from inspect import signature
 from pathlib import Path
 from types import SimpleNamespace
@@ -141,6 +142,25 @@ def test_a_reward_that_fails_in_a_later_step_is_one_sentence() -> None:
     turns = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Why?"}]
     with pytest.raises(RunError, match=r"the first for the prompt 'Why\?'"):
         judged(prompts=[turns], completions=[""])
+
+
+@pytest.mark.parametrize("head", ["", "async "])
+def test_a_reward_that_hangs_in_a_later_step_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], head: str
+) -> None:
+    """Every process prints the line. The time between two lines doubles."""
+    monkeypatch.setattr(reward_calls, "SECONDS", 0.05)
+    monkeypatch.setenv("RANK", "1")
+    inside: dict[str, Any] = {}
+    exec(f"import time\n{head}def judge(completions, **_):\n    time.sleep(0.5)\n    return [1.0]", inside)
+    returned = reward_calls.checked(inside["judge"])(prompts=["What?"], completions=["ab"])
+    assert (asyncio.run(returned) if head else returned) == [1.0]
+    printed = capsys.readouterr().out.splitlines()
+    assert 2 <= len(printed) <= 4
+    for line in printed:
+        assert line.startswith(
+            "[run] the reward judge, called with 1 completions, the first for the prompt 'What?', has not returned for"
+        )
 
 
 def test_a_model_that_a_reward_loads_writes_no_bar_into_a_log(
