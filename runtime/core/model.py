@@ -48,10 +48,8 @@ def load_model(bundle: Bundle, tokenizer: Tokenizer) -> Model:
         model, info = kind.from_pretrained(bundle.model_path, output_loading_info=True, **options)
     except (OSError, ValueError, ImportError) as error:
         if not plan.get("pickle") and "safetensors" in str(error):
-            raise RunError(
-                f"{bundle.model_path} has no weights in safetensors; "
-                "`model { pickle }` in the spec allows pickled weights"
-            ) from error
+            advice = "`model { pickle }` in the spec allows pickled weights"
+            raise RunError(f"{bundle.model_path} has no weights in safetensors; {advice}") from error
         raise RunError(f"cannot load {bundle.model_path}: {first_line(error)}") from error
     made.loaded(model, info, bundle.model_path, bundle.plan["method"]["scores"])
     model.config.use_cache = False  # the KV cache is useless in training, and conflicts with activation checkpointing

@@ -48,6 +48,8 @@ def main(folder: str, words: Sequence[str]) -> int:
         say("stopped")
         return 130
     except (RuntimeError, OSError) as error:
+        if "\tsize mismatch for " in str(error):  # an error of torch's load_state_dict; its last line names a weight
+            return stop(RunError("delete the checkpoint, which does not fit the model: " + str(error).split("\t")[-1]))
         if isinstance(error, RuntimeError) and any(words in str(error) for words in PEER_ENDED):
             message = f"process {rank()} stops: another process of the run has ended"
         elif any(words in str(error) for words in PEER_TIMED_OUT) and int(os.environ.get("WORLD_SIZE", "1")) > 1:

@@ -17,9 +17,11 @@ import pytest
 from emitted import put
 from fault_runs import Going, Runs, checkpoints, events, sound, text
 from moments import pause
+from safetensors.numpy import load_file, save_file
 from tiers import nightly_but
 
 from xpc.compiler.stacks import DEFAULT
+from xpc.runtime.core import checkpoint_integrity
 from xpc.runtime.core import checkpoints as checkpoints_of_runtime
 from xpc.runtime.features.distributed.deepspeed import DeepSpeed
 
@@ -177,6 +179,25 @@ def test_a_lost_data_file_is_named_and_waited_for(
         other = refused(here, bundle, going.cwd, XPC_PREFLIGHT="" if kind == "one" else "passed")
         assert "is not the file that this bundle was compiled with" in other.text
         os.rename(aside, data)
+
+
+@pytest.mark.parametrize("lora", nightly_but(["", "lora(rank=4)"], lambda lora: bool(lora)))
+def test_a_weight_of_another_shape_is_a_sentence(runs: Callable[[str], Runs], tmp_path: Path, lora: str) -> None:
+    """A checkpoint without a record of digests has a weight of another shape. The status is not that of a temporary
+    failure, because every start would fail.
+    """
+    here = runs(DEFAULT)
+    source = text(*filter(None, [lora]), world=1, steps=2, save="every=1 keep=2")
+    bundle = here.compiled(source, f"shape-{bool(lora)}")
+    assert here.start(bundle, str(tmp_path), "faulty.py", XPC_BAD="nan 2 0 1").wait() == [1]
+    path = tmp_path / "out" / "checkpoint-1" / ("adapter_model.safetensors" if lora else "model.safetensors")
+    weights = load_file(path)
+    name = next(name for name, weight in weights.items() if weight.ndim == 2)
+    save_file({**weights, name: weights[name][1:]}, path, {"format": "pt"})
+    (path.parent / checkpoint_integrity.RECORD).unlink()
+    printed = refused(here, bundle, str(tmp_path)).text
+    assert "error: delete the checkpoint, which does not fit the model: size mismatch for " in printed
+    assert name.partition(".lora")[0] in printed
 
 
 def test_a_process_that_alone_finds_no_data_tells_it(runs: Callable[[str], Runs], tmp_path: Path) -> None:
