@@ -19,7 +19,7 @@ from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.emit import Unwritable, emit
 from xpc.compiler.importing.nearby import finder, place, reader, scripts_near
 from xpc.compiler.importing.overrides import Overrides, machine
-from xpc.compiler.importing.source_file import SourceFile, kind_of
+from xpc.compiler.importing.source_file import TYPED, SourceFile, kind_of
 from xpc.compiler.importing.text.entries import MAX_SIZE, Unreadable
 from xpc.compiler.importing.trl import versions
 from xpc.compiler.render import render
@@ -47,9 +47,7 @@ def run(options: argparse.Namespace, check: Check) -> int:
     if options.file is not None and os.path.isdir(options.file):
         source = SourceFile(os.path.normpath(options.file), "", os.path.abspath(options.file))
     else:
-        source = (
-            SourceFile("--command", options.command_line, os.getcwd()) if options.file is None else read(options.file)
-        )
+        source = SourceFile(TYPED, options.command_line, os.getcwd()) if options.file is None else read(options.file)
     overrides = overrides_of(options, source)
     if options.pick == "all":
         return _each(source, options, overrides, check)
@@ -268,7 +266,12 @@ def convert(source: SourceFile, options: argparse.Namespace, overrides: Override
         from xpc.compiler.importing.command.reader import command
 
         return command(source, overrides)
-    return tables.converted(source, kind, overrides)
+    draft = tables.converted(source, kind, overrides)
+    if kind != "trl" or options.kind is not None:
+        return draft
+    from xpc.compiler.importing.command.config_launch import launched
+
+    return launched(draft, source, overrides)
 
 
 def _inside(folder: str, name: str) -> bytes | None:
@@ -314,4 +317,4 @@ def _holds(path: str, data: bytes) -> bool:
 
 def _origin(source: SourceFile, options: argparse.Namespace) -> str:
     named = [os.path.basename(one) for one in (source.name, options.accelerate, options.deepspeed) if one]
-    return ", ".join("a command line" if one == "--command" else one for one in named) + ", by `xpc import`."
+    return ", ".join("a command line" if one == TYPED else one for one in named) + ", by `xpc import`."

@@ -7,7 +7,7 @@ from __future__ import annotations
 import posixpath
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from xpc.compiler.importing.overrides import Overrides
@@ -39,11 +39,12 @@ class Documented:
         return self.words[_position(self.words, name) + 1 :]
 
 
-def commands(name: str, text: str, file: str, overrides: Overrides) -> Iterator[Documented]:
-    """Find the commands that contain the file `name`. `text` and `file` are the text and the path of the imported
-    file.
+def commands(name: str, pages: Iterable[tuple[str, str]], overrides: Overrides) -> Iterator[Documented]:
+    """Find the commands that contain the file `name`. `pages` are further files that may contain commands, such as the
+    file itself, each with its path and text.
     """
-    yield from _on_page(name, text, file)
+    for file, text in pages:
+        yield from _on_page(name, text, file)
     for other, shell in overrides.launches():
         if name.removesuffix(".py") in shell and posixpath.basename(other) != name:
             with suppress(Unreadable):

@@ -84,7 +84,8 @@ def scripts_near(folder: str, endings: tuple[str, ...] = (".py",)) -> Iterator[t
 
 def finder(folder: str) -> Callable[[str], list[str]]:
     """Return a function that finds Python files by name. Called with a name such as `sft.py`, it returns the paths of
-    all files of this name in the repository, relative to `folder`. If there is no repository, it returns no paths.
+    all files of this name in the repository, relative to `folder`. For "", it returns all Python files. If there is no
+    repository, it returns no paths.
     """
     start = os.path.abspath(folder)
     root = list(_upwards(start))[-1]
@@ -100,7 +101,9 @@ def finder(folder: str) -> Callable[[str], list[str]]:
             inner[:] = sorted(one for one in inner if not one.startswith(".") and one not in FOREIGN)
             for name in listed:
                 if name.endswith(".py"):
-                    found.setdefault(name, []).append(os.path.relpath(os.path.join(here, name), start))
+                    path = os.path.relpath(os.path.join(here, name), start)
+                    for key in (name, ""):
+                        found.setdefault(key, []).append(path)
         return found
 
     return lambda name: names().get(name, []) if _marked(root) else []

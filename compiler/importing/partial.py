@@ -13,7 +13,6 @@ and into an entry of `decisions`, which are printed on one screen. All keys that
 
 from __future__ import annotations
 
-import posixpath
 import re
 
 from xpc.compiler.importing import reward_file
@@ -99,7 +98,7 @@ def _rewards(draft: Draft, errors: list[Message], overrides: Overrides) -> None:
     names = ", ".join(f"`{name}`" for file, name in named if file in lost)
     if missing:
         text = "which rewards score the completions: no key names them"
-        help_ = _launch(draft, overrides) or "`--rewards FILE` names their file"
+        help_ = "`--rewards FILE` names their file"
     else:
         without = "has only stubs" if written[lost[0]] is not None else "is not next to the spec"
         text = f"what the reward functions compute, because the file `{lost[0]}` {without}"
@@ -107,21 +106,6 @@ def _rewards(draft: Draft, errors: list[Message], overrides: Overrides) -> None:
     if lost:
         help_ += f", or write {names} in `{lost[0]}`, which has the signatures"
     draft.decisions.append(Decision(text, location, help_))
-
-
-def _launch(draft: Draft, overrides: Overrides) -> str:
-    """A help text with a command that starts the repository's own script with the imported YAML file: the script may
-    name the rewards that the file does not name. "" unless exactly one script is named after the method, such as
-    run_grpo.py.
-    """
-    file = next((one.entry.file for one in draft.settings.values() if one.entry is not None), "")
-    names = (f"{draft.method}.py", f"run_{draft.method}.py", f"train_{draft.method}.py")
-    scripts = [one for name in names for one in overrides.find(name)]
-    body = overrides.read(scripts[0]) if len(scripts) == 1 and file.endswith((".yaml", ".yml")) else None
-    if body is None or b"TrlParser(" not in body:
-        return ""
-    script = posixpath.normpath(posixpath.join(posixpath.dirname(file), scripts[0]))
-    return f"the script `{script}` may: import it, too, by `xpc import --command 'python {script} --config {file}'`"
 
 
 def _cause(why: str) -> str:

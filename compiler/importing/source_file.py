@@ -10,6 +10,8 @@ from xpc.compiler.importing.text import table
 from xpc.compiler.importing.text.entries import Entry, Unreadable
 from xpc.grammar.record import record
 
+TYPED = "--command"
+"""The name of a source that is not a file but a command line."""
 AXOLOTL = ("base_model", "micro_batch_size", "sequence_len", "val_set_size", "num_epochs")
 OTHER = {"per_device_train_batch_size", "num_train_epochs", "lr_scheduler_type", "max_seq_length"}
 """Common keys of transformers and TRL that axolotl does not know. A file with one of them, but without `datasets`, is

@@ -336,19 +336,6 @@ def test_file_with_keys_of_transformers_is_not_axolotls(here, capsys):
     assert "axolotl" not in out + err
 
 
-def test_script_of_the_method_is_named_for_missing_rewards(here, capsys):
-    (here / ".git").mkdir()
-    (here / "recipes").mkdir()
-    (here / "src").mkdir()
-    (here / "src" / "grpo.py").write_text("parser = TrlParser((GRPOScriptArguments, GRPOConfig, ModelConfig))\n")
-    (here / "recipes" / "r.yaml").write_text(HEAD + "num_generations: 4\n")
-    err = run("recipes/r.yaml", "--partial", "-o", "r.xp", capsys=capsys)[2]
-    assert "`xpc import --command 'python src/grpo.py --config recipes/r.yaml'`" in err
-    (here / "src" / "run_grpo.py").write_text("TrlParser((GRPOScriptArguments, GRPOConfig, ModelConfig))\n")
-    err = run("recipes/r.yaml", "--partial", "-o", "r.xp", "--force", capsys=capsys)[2]
-    assert "`--rewards FILE` names their file" in err
-
-
 def test_rewards_that_are_no_list_are_refused(here, capsys):
     (here / "r.yaml").write_text(HEAD + "reward_funcs: {format: 1.0}\nnum_generations: 4\n")
     status, _, err = run("r.yaml", capsys=capsys)

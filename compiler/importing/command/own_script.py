@@ -27,6 +27,7 @@ from xpc.compiler.importing.text.entries import (
 )
 from xpc.compiler.importing.trl import defaults
 from xpc.compiler.importing.trl.reader import only_names
+from xpc.compiler.language.methods import METHODS
 from xpc.grammar.record import evolve, field, record
 
 PROCESSES = ("nproc_per_node", "num_gpus", "num_processes")
@@ -250,9 +251,9 @@ def better(named: Draft, script: Draft | None) -> Draft:
         return named
     own = any(one.own for one in named.messages if one.severity == "error") or bool(named.decisions)
     complete = bool(named.model and named.sources) and not own
-    other = script.method not in (named.method, "sft") and _rank(script)[0] <= _rank(named)[0]
-    clean = _rank(script) <= min(_rank(named), (0, 0))
-    if other or clean or _contradicts(named, script) or (not complete and _rank(script) <= _rank(named)):
+    other = script.method not in (named.method, "sft") and rank(script)[0] <= rank(named)[0]
+    clean = rank(script) <= min(rank(named), (0, 0))
+    if other or clean or _contradicts(named, script) or (not complete and rank(script) <= rank(named)):
         return script
     _add(named, script)
     _warn_of_more(named, script)
@@ -356,12 +357,13 @@ def _without_dot(name: str) -> str:
     return name.strip('"').removeprefix("./")
 
 
-def _rank(one: Draft) -> tuple[int, int]:
-    """A key for sorting drafts so that the most complete draft is the first. It is a pair of numbers: how many of the
-    two, model and data, are missing (0, 1 or 2), and how many errors and decisions there are.
+def rank(one: Draft) -> tuple[int, int]:
+    """A key for sorting drafts so that the most complete draft is the first. It is a pair of numbers: how many of
+    model, data and, if the method needs them, rewards are missing; and how many errors and decisions there are.
     """
     errors = sum(each.severity == "error" for each in one.messages)
-    return (not one.model) + (not one.sources), errors + len(one.decisions)
+    unrewarded = METHODS[one.method].grouped and not one.has("method.rewards")
+    return (not one.model) + (not one.sources) + bool(unrewarded), errors + len(one.decisions)
 
 
 def _text(one: Entry) -> str:

@@ -28,7 +28,7 @@ def stated(numbers: set[str], text: str, file: str, overrides: Overrides) -> dic
     """
     name = posixpath.basename(file)
     comments = "\n".join(line.lstrip("# ") if line.lstrip().startswith("#") else "" for line in text.split("\n"))
-    for one in commands(name, comments, file, overrides):
+    for one in commands(name, [(file, comments)], overrides):
         words = one.after(name)
         given = {str(n): Entry(f"${n}", word, one.file, one.line) for n, word in enumerate(words, 1)}
         if numbers <= set(given) and not any(PLACEHOLDER.search(words[int(number) - 1]) for number in numbers):

@@ -31,7 +31,7 @@ def stated(names: list[str], text: str, file: str, overrides: Overrides) -> dict
     """
     out: dict[str, Entry] = {}
     script = posixpath.basename(file)
-    for command in commands(script, text, file, overrides):
+    for command in commands(script, [(file, text)], overrides):
         values = _values(command.after(script))
         for one in names:
             value = values.get(one)

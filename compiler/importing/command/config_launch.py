@@ -1,0 +1,138 @@
+"""Import a YAML file by the command of its repository that starts a training with this file: `python train.py --config
+configs/sft.yaml`, in a shell script, in the README or in a docstring. The script that it starts says what the keys
+mean.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import shlex
+from collections.abc import Iterator
+from contextlib import suppress
+
+from xpc.compiler.importing.command import programs
+from xpc.compiler.importing.command.line import parsed
+from xpc.compiler.importing.command.own_script import CLASSES, rank
+from xpc.compiler.importing.command.reader import command
+from xpc.compiler.importing.command.search import is_training, training_commands
+from xpc.compiler.importing.documented import commands
+from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.overrides import Overrides, no_scripts
+from xpc.compiler.importing.source_file import TYPED, SourceFile
+from xpc.compiler.importing.text.entries import OWN_METHOD, Entry, Unreadable
+from xpc.compiler.importing.text.shell import Call, Word
+from xpc.grammar.record import evolve, record
+
+MOST_READ = 400
+"""The largest number of Python files in which the import looks for the trainer of a method."""
+
+
+@record
+class Launch:
+    """A command that starts a training with the imported YAML file: the file in which it stands, as a source; its
+    number in this file, from 1; the program; and the names of its further arguments.
+    """
+
+    source: SourceFile
+    number: int
+    program: str
+    more: tuple[str, ...] = ()
+
+
+def launched(named: Draft, source: SourceFile, overrides: Overrides) -> Draft:
+    """Choose between two drafts: `named`, which was made of the file's keys by TRL's names, and the draft of a command
+    that starts a training with the file. The latter is chosen if it does not lack more of the model and the data.
+
+    A command with further arguments counts only with `--partial`, and if `named` is incomplete or has errors; a
+    decision names these arguments.
+    """
+    unclear = rank(named) > (0, 0)
+    unread = ""
+    for one in _launches(named, source, overrides, unclear):
+        if one.more and not (overrides.partial and unclear):
+            continue
+        try:
+            draft = command(one.source, evolve(overrides, pick=one.number))
+        except Unreadable as error:
+            if "Trainer(" in programs.found(one.program, overrides)[1]:
+                unread = unread or f"`{one.program}` reads this file, but the import does not read the program: {error}"
+            continue
+        if rank(draft)[0] <= rank(named)[0]:
+            how = ", the only script with the trainer of its method" if one.source.name == TYPED else ""
+            draft.warn(None, f"the file is read as `{one.program}` reads it{how}")
+            if one.more:
+                draft.error(Entry(one.program, " ".join(f"--{key}" for key in one.more), one.source.name, 0),
+                            "this documented command has arguments that the imported file does not state; the spec has "
+                            "their values", "`xpc import --command LINE` imports another command")  # fmt: skip
+            return draft
+        for each in draft.messages:
+            if each.entry is not None and each.why == OWN_METHOD[0] and not named.handled(each.entry):
+                named.error(each.entry, *OWN_METHOD)
+    if unread:
+        named.warn(None, unread)
+    return named
+
+
+def _launches(named: Draft, source: SourceFile, overrides: Overrides, unclear: bool) -> Iterator[Launch]:
+    """The commands that start a Python file of the repository with the imported file. If there are none and the file's
+    keys alone are not enough (`unclear`), the command `accelerate launch SCRIPT --config FILE` for the only script of
+    the repository that has the method's trainer, and that fills TRL's classes.
+    """
+    name, found = posixpath.basename(source.name), False
+    for other, text in overrides.launches():
+        if name in text:
+            with suppress(Unreadable):
+                for number, call in enumerate(training_commands(text, overrides), 1):
+                    made = _launch(call, SourceFile(other, text, source.folder), number, overrides)
+                    if made is not None:
+                        found = True
+                        yield made
+    for one in commands(name, overrides.scripts(), evolve(overrides, launches=no_scripts)):
+        text = "\n" * (one.line - 1) + shlex.join(one.words)
+        words = tuple(Word(word, one.line) for word in one.words)
+        made = _launch(Call((), words), SourceFile(one.file, text, source.folder), 1, overrides)
+        if made is not None:
+            found = True
+            yield made
+    script = "" if found or not unclear else _only_script(named, source, overrides)
+    if script:
+        text = shlex.join(("accelerate", "launch", script, "--config", source.name))
+        yield Launch(SourceFile(TYPED, text, source.folder), 1, script)
+
+
+def _launch(call: Call, source: SourceFile, number: int, overrides: Overrides) -> Launch | None:
+    """Return a command as a Launch. None if it starts no Python file of the repository with the imported file."""
+    at = next((n for n in range(len(call.words)) if is_training(call.words[n:])), None)
+    if at is None:
+        return None
+    line = parsed(evolve(call, words=call.words[at:]), source.name, ())
+    more = tuple(key for key, one in line.arguments.items() if not _is_imported(str(one.value), source, overrides))
+    named = len(more) < len(line.arguments) or any(_is_imported(one.text, source, overrides) for one in line.rest)
+    return Launch(source, number, line.program, more) if named and programs.found(line.program, overrides)[0] else None
+
+
+def _is_imported(path: str, source: SourceFile, overrides: Overrides) -> bool:
+    """Whether a path in a command is the imported file. A name without a folder is the imported file only if the
+    command stands in the same folder.
+    """
+    parts = [one for one in path.split("/") if one not in ("", ".", "..")]
+    place = overrides.place.split("/")
+    if len(parts) == 1 and len(place) > 1 and posixpath.dirname(source.name):
+        return False
+    count = min(len(parts), len(place))
+    return count > 0 and parts[-count:] == place[-count:]
+
+
+def _only_script(named: Draft, source: SourceFile, overrides: Overrides) -> str:
+    """The Python file of the repository that has the method's trainer, and that fills TRL's classes. If there are
+    several, it is the one with the YAML file's name. Otherwise "".
+    """
+    trainer = f"{named.method.upper() if named.method != 'reward' else 'Reward'}Trainer(".encode()
+    found: list[str] = []
+    for one in overrides.find("")[:MOST_READ]:
+        body = overrides.read(one) or b""
+        if trainer in body and CLASSES.search(body.decode("utf-8", "replace")):
+            found.append(one)
+    stem = posixpath.basename(source.name).rpartition(".")[0]
+    found = found if len(found) == 1 else [one for one in found if posixpath.basename(one) == f"{stem}.py"]
+    return found[0] if len(found) == 1 else ""
