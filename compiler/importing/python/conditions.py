@@ -44,9 +44,10 @@ def usual(machine: Machine, location: Location) -> bool:
     text = machine.conditions[location]
     path = machine.tested.get(location, "")
     folder = "." not in posixpath.basename(path) and re.search(r"\bis_?file\(", text)
-    if location in machine.absent or path in machine.saved or (path and folder):
-        return text.startswith("not ")
-    if re.match(r"not .*(exists|isfile|is_file|isdir|is_dir)\(", text):
+    negated = text.startswith("not ")
+    if path.endswith((".yaml", ".yml", ".json", ".toml")) or path in machine.saved or (path and folder):
+        return negated
+    if negated and (path or re.search(r"(exists|isfile|is_file|isdir|is_dir)\(", text)):
         return False
     return not UNUSUAL.search(text.lower())
 

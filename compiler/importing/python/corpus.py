@@ -241,8 +241,10 @@ def _problems(
         name = step.last.strip("[]:") or "slice"
         draft.error(step.location.entry(f"dataset.{name}"), why, help)
         open_ = open_ or (why, help)
-    looped = chain.looped or any(one.looped for one in chain.parts)
-    for location in machine.filters[:2] if looped else []:
+    read = [one for one in (chain, *chain.parts) if one.looped]
+    known = {one.file.location if one.file else one.loaded.location if one.loaded else None for one in read}
+    filters = [one for one, source in machine.filters if read and (None in {source, *known} or source in known)]
+    for location in filters[:2]:
         draft.error(location.entry("rows"), "a loop leaves out rows by a condition", ONCE)
     loaded = any(
         message.severity == "error" and message.entry is not None and message.entry.key.startswith("load_")

@@ -103,13 +103,17 @@ def unread(value: object, depth: int = 0, left: list[int] | None = None) -> str:
         return next((why for one in value if (why := unread(one, depth + 1, left))), "")
     if isinstance(value, dict):
         return next((why for one in value.values() if (why := unread(one, depth + 1, left))), "")
-    if isinstance(value, Name) and not is_library(value.path):
+    if isinstance(value, Name) and not (is_library(value.path) and (value.last.isupper() or _is_torch(value))):
         return f"`{value.path}` is in a module that is not read"
     if isinstance(value, Text):
         return "a part of the text is computed"
     if isinstance(value, str) and "\0" in value:
         return "it contains a NUL character"
     return "" if isinstance(value, (*Scalar, Name)) else "the script computes it"
+
+
+def _is_torch(name: Name) -> bool:
+    return name.path.startswith("torch.")
 
 
 def entry(key: str, given: Argument) -> Entry:
@@ -131,7 +135,7 @@ def _entry(key: str, value: object, location: Location) -> Entry:
         return location.entry(key, [_entry(f"{key}[{n}]", one, location) for n, one in enumerate(value)])
     if isinstance(value, Name):
         last = value.last
-        word = last if value.path.startswith("torch.") or key in KEPT or not last.isupper() else last.lower()
+        word = last if _is_torch(value) or key in KEPT or not last.isupper() else last.lower()
         return location.entry(key, word)
     try:
         return location.entry(key, checked(value, location.line))

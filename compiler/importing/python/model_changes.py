@@ -214,8 +214,10 @@ def _way(value: object) -> str:
 
 
 def _part_of(value: Object, own: set[Location]) -> bool:
-    """Whether a value is the trained model or a part of it."""
-    return _leads_to(lineage(value), own) is True
+    """Whether a value is the trained model or a part of it. The tokenizer that Unsloth loads with the model is not."""
+    steps = lineage(value)
+    tokenizer = any(one.path.endswith(".from_pretrained[]") and one.positional[0].value == 1 for one in steps)
+    return not tokenizer and _leads_to(steps, own) is True
 
 
 def _continued(draft: Draft, model: Model, trainer: Object, read: Callable[[str], bytes | None]) -> None:

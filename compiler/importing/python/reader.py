@@ -350,7 +350,10 @@ def _settle(draft: Draft, entries: Entries) -> None:
         row, found = KEYS.get(key), entry(key, given)
         unknown = unread(given.value)
         off = not unknown and (found.off or _nothing(given.value))
-        if row is None:
+        if row is None and key.startswith("quantization."):
+            draft.warn(found, "BitsAndBytesConfig has no such argument, and ignores it")
+            draft.note(found, "BitsAndBytesConfig ignores it")
+        elif row is None:
             draft.error(
                 found, "no setting of a spec corresponds to it", "leave it out if it does not change the training"
             )

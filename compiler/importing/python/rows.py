@@ -5,6 +5,7 @@ an answer, or as a template.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Mapping
 from itertools import islice
 
@@ -205,6 +206,8 @@ END_TOKENS = (
     "<｜end▁of▁sentence｜>", "<|eot|>", "<turn|>", "<|return|>", "<|end_of_turn|>", "[EOS]",
 )  # fmt: skip
 """End-of-turn and eos tokens of several model families. Scripts contain them as literal texts."""
+ENDS = re.compile(rf"\s*(?:(?:{'|'.join(map(re.escape, END_TOKENS))})\s*)+")
+"""Matches a text that consists of end tokens and white space."""
 
 
 def divided(value: object) -> tuple[Prompt, str, bool | str] | None:
@@ -224,7 +227,7 @@ def divided(value: object) -> tuple[Prompt, str, bool | str] | None:
         return Prompt(template=text), full[1], full[2]
     parts = list(value.parts) if isinstance(value, Text) else [value]
     ended: bool | str = bool(parts) and is_end(parts[-1])
-    if parts and isinstance(parts[-1], str) and parts[-1].strip() in END_TOKENS:
+    if parts and isinstance(parts[-1], str) and ENDS.fullmatch(parts[-1]):
         ended = parts[-1].strip()
     elif parts and isinstance(parts[-1], str) and not parts[-1].strip():
         ended = parts[-1]

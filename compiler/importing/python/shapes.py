@@ -85,8 +85,10 @@ def _sft(shape: Shape, field: Argument | None, text: object, masked: bool) -> No
         )
         return
     tokenized = shape.plain and name in made  # without TRL's trainer, the script itself tokenizes the text
-    if text is None and field is None and ("messages" in made or "conversations" in made) and not tokenized:
-        key = "messages" if "messages" in made else "conversations"
+    key = "messages" if "messages" in made else "conversations"
+    # if the rows keep no other column, the trainer can only train on the conversation
+    chat = field is None or (shape.data.removed and name not in made)
+    if text is None and chat and key in made and not tokenized:
         _conversation(shape, turns_of(made[key]), key, masked)
     elif text is None and "prompt" in made and "completion" in made and name not in made:
         _completion(shape, masked)

@@ -89,7 +89,8 @@ def gather(entries: Entries, model: Model, trainer: Object) -> None:
         if location is None or key.startswith(("<", "[")):
             continue
         if key == "chat_template":
-            entries.add("chat_template", Argument(value, location))
+            if _of_unsloth(value) is None:
+                entries.add("chat_template", Argument(value, location))
         elif key == "eos_token" and isinstance(value, str):
             entries.add("eos_token", Argument(value, location))
         elif (
@@ -148,13 +149,25 @@ def _padding(draft: Draft, trainer: Object) -> None:
         )
 
 
+def _of_unsloth(template: object) -> str | None:
+    """The name of the template that a constant of Unsloth contains: `chatml` for `chatml_template`. None for any other
+    value.
+    """
+    constant = isinstance(template, Name) and template.path.startswith("unsloth.chat_templates.")
+    return TEMPLATES.get(template.last.removesuffix("_template")) if constant else None  # type: ignore[attr-defined]
+
+
 def _template(draft: Draft, trainer: Object) -> None:
-    _, call = tokenizer_of(trainer)
-    if call is None:
+    loaded, call = tokenizer_of(trainer)
+    own = loaded.attributes.get("chat_template") if loaded is not None else None
+    if call is not None:
+        given = call.argument("chat_template", 1) or Argument("chatml", call.location)
+        name = TEMPLATES.get(str(given.value))
+    elif loaded is not None and (name := _of_unsloth(own)) is not None:
+        given = Argument(name, loaded.locations["chat_template"])
+    else:
         return
-    given = call.argument("chat_template", 1) or Argument("chatml", call.location)
     found = entry("get_chat_template", given)
-    name = TEMPLATES.get(str(found.value))
     if name is None:
         draft.error(
             found, "the language has no such chat template", 'write `model { chat_template = file("x.jinja") }`'

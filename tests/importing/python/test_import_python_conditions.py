@@ -27,6 +27,18 @@ def test_a_path_that_the_script_writes_or_that_is_no_file_does_not_exist(tmp_pat
     assert len(decisions(found)) == 1
 
 
+def test_conditions_on_one_path_have_one_outcome(tmp_path: Path) -> None:
+    before = """
+seen = os.path.exists("/data/rows.bin")
+n, rate = 96, 1
+if seen:
+    n = 128
+if not seen:
+    n = n + 1
+"""
+    assert "seq = 128" in script(tmp_path, before, "n").text
+
+
 @pytest.mark.parametrize("branch", [
     "extra = [one for one in rows.column_names if one != 'text']\nif extra:\n    rows = rows.remove_columns(extra)",
     "if 'id' in rows.column_names:\n    rows = rows.remove_columns(['id'])",

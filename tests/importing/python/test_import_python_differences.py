@@ -393,3 +393,57 @@ def test_rows_that_are_selected_before_a_split_do_not_shorten_the_evaluation(
     body = f"{first}parts = data.train_test_split(test_size=0.1)\ndata, held = parts['train'], parts['test']{second}\n"
     found = script(body, arguments=", eval_strategy='epoch'", more=", eval_dataset=held")
     assert warned(found, "the spec evaluates on all of them") == reported
+
+
+UNSLOTH = """
+from unsloth import FastLanguageModel
+from unsloth.chat_templates import {name}
+model, tokenizer = FastLanguageModel.from_pretrained("unsloth/Qwen2.5-0.5B", max_seq_length=64)
+tokenizer.chat_template = {name}
+model = FastLanguageModel.get_peft_model(model)
+SFTTrainer(model=model, args=SFTConfig("out"), train_dataset=data, processing_class=tokenizer).train()
+"""
+
+
+@pytest.mark.parametrize(("name", "line"), [("qwen25_template", "chat_template = qwen2.5"), ("alpaca_template", "")])
+def test_a_chat_template_of_unsloth_is_not_its_name(name: str, line: str) -> None:
+    found = imported(HEAD + UNSLOTH.format(name=name), name="train.py")
+    assert not any("replaces a part of the model" in one for one in found.messages)
+    assert "template.jinja" not in found.text
+    if line:
+        assert line in found.text
+    else:
+        assert any("`unsloth.chat_templates.alpaca_template` is in a module" in one for one in found.messages)
+
+
+@pytest.mark.parametrize(("removed", "form"), [(", remove_columns=['q', 'a']", "prompt_completion"), ("", "text")])
+def test_a_text_field_that_the_rows_do_not_have_is_not_read(removed: str, form: str) -> None:
+    rows = """
+data = data.map(lambda x: {'messages': [{'role': 'user', 'content': x['q']},
+                                        {'role': 'assistant', 'content': x['a']}]}REMOVED)
+"""
+    found = script(rows.replace("REMOVED", removed), more=', dataset_text_field="text"')
+    assert not found.draft.wrong, found.messages
+    assert f"format = {form}" in found.text
+
+
+def test_an_argument_that_bitsandbytes_lacks_is_a_warning() -> None:
+    body = """
+from transformers import BitsAndBytesConfig
+kind = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_type=torch.bfloat16)
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B", quantization_config=kind)
+SFTTrainer(model=model, args=SFTConfig("out", bf16=True), peft_config=LoraConfig(), train_dataset=data).train()
+"""
+    found = imported(HEAD + body, name="train.py")
+    assert not found.draft.wrong, found.messages
+    assert warned(found, "has no such argument, and ignores it")
+    # the script then computes in fp32, the default of the right argument
+    assert "computes quantized layers in fp32" in found.draft.differences["bnb_4bit_compute_dtype"]
+
+
+@pytest.mark.parametrize(("tail", "ended"), [("<end_of_turn><eos>", True), ("<eos>\\n", True), ("<end>", False)])
+def test_a_text_may_end_with_several_end_tokens(tail: str, ended: bool) -> None:
+    found = script(f"data = data.map(lambda x: {{'text': f\"Q: {{x['q']}} A: {{x['a']}}{tail}\"}})")
+    assert bool(found.draft.wrong) is not ended, found.messages
+    if ended:
+        assert "the spec trains on the tokenizer's end token" in found.draft.differences["text"]

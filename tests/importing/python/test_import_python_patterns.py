@@ -330,6 +330,17 @@ def test_a_loop_over_the_splits_changes_the_rows() -> None:
     assert "columns = [story]" in found.text
 
 
+def test_a_function_of_map_has_the_variables_of_its_call() -> None:
+    rows = """
+parts = []
+for name, column in (("org/a", "article"), ("org/b", "body")):
+    parts.append(load_dataset(name, split="train").map(lambda row: {"text": row[column]}))
+"""
+    found = script("from datasets import concatenate_datasets\n" + rows + sft(rows="concatenate_datasets(parts)"))
+    assert not found.draft.wrong, found.messages
+    assert [one.columns for one in found.draft.sources] == [("article",), ("body",)]
+
+
 @pytest.mark.parametrize("rows", ['load_dataset("org/rows")', 'load_from_disk("rows")', "own_rows()"])
 def test_a_filter_in_a_loop_over_the_splits_is_an_error(rows: str) -> None:
     change = LOOP.format(rows=rows, change='filter(lambda row: len(row["text"]) > 9)')

@@ -187,6 +187,21 @@ DPOTrainer(model="Qwen/Qwen2.5-0.5B", args=DPOConfig("out"), train_dataset=Datas
     assert any("leaves out rows" in one for one in found.messages)
 
 
+FILTERED = """
+kept = []
+for line in open("rows.jsonl"):
+    if "=" not in line:
+        continue
+    kept.append(json.loads(line))
+"""
+
+
+@pytest.mark.parametrize(("rows", "wrong"), [(LINES, False), ("rows = kept\n", True)])
+def test_filter_in_a_loop_over_another_file_is_no_error(rows: str, wrong: bool) -> None:
+    found = script(FILTERED + rows + TRAIN)
+    assert any("leaves out rows" in one for one in found.messages) is wrong, found.messages
+
+
 @pytest.mark.parametrize("taken", ["take(int(sys.argv[1]))", "select(range(int(sys.argv[1])))"])
 def test_an_unknown_number_of_rows_is_an_error(taken: str) -> None:
     found = script(f"""

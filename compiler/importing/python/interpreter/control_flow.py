@@ -31,7 +31,7 @@ def _if(machine: Machine, node: ast.If) -> str:
     if truth is None and (_only_removes(node) or _only_shortens(machine, node)):
         truth = True
     if truth is None and not condition(tested):
-        truth = machine.assumed_truth(node, unparsed(node.test))
+        truth = machine.assumed_truth(node, unparsed(node.test), tested)
     if truth is None and machine.row_loops and _is_empty_line(node.test):
         # for a condition such as `not line`, the line is assumed to contain text, because an empty line is not a row of
         # data
@@ -121,7 +121,7 @@ def _either(
     with machine.journal.branch() as second:
         other_ends = other()
     if machine.row_loops and LOOP in (ends, other_ends) and ends != other_ends and not _is_empty_line(test):
-        machine.filters.append(location)
+        machine.filter_rows(location)
     if RETURN in (ends, other_ends) and machine.forks:
         machine.forks[-1].append(location)
     if ends and other_ends:
@@ -131,7 +131,7 @@ def _either(
     else:
         join = Join(location, hidden, column)
         if machine.journal.merge(first, second, join, rows=bool(machine.row_loops)):
-            machine.filters.append(location)
+            machine.filter_rows(location)
     return ""
 
 
@@ -157,12 +157,12 @@ def _for(machine: Machine, node: ast.For | ast.AsyncFor) -> str:
         return _either(
             machine, turn, lambda: "", machine.location(node), hidden=value if isinstance(value, Object) else None
         )
-    rows = any(functions.is_row(one) for one in items)
+    rows = [one for one in items if functions.is_row(one)][:1]
     for item in items:
         assign(machine, node.target, item)
         machine.row_loops += rows
         ends = machine.block(node.body)
-        machine.row_loops -= rows
+        del machine.row_loops[len(machine.row_loops) - len(rows) :]
         if ends in (RETURN, STOP):
             return ends
         if ends == f"{LOOP} break":

@@ -135,7 +135,7 @@ def _conditional(machine: Machine, node: ast.IfExp) -> object:
     truth = truth_of(condition_)
     machine.taken_as_empty(condition_)
     if truth is None and not condition(condition_):
-        truth = machine.assumed_truth(node, unparsed(node.test))
+        truth = machine.assumed_truth(node, unparsed(node.test), condition_)
     if truth is not None:
         return machine.evaluate(node.body if truth else node.orelse)
     join = Join(machine.location(node))

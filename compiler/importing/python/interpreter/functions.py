@@ -13,6 +13,7 @@ from xpc.compiler.importing.python.interpreter.values import (
     OPEN,
     Argument,
     Column,
+    Location,
     Name,
     Object,
     Row,
@@ -313,6 +314,19 @@ def opened(value: Object) -> Object | None:
     return next(
         (one for one in lineage(value) if one.path in ("open", "pathlib.Path.open", "pathlib.Path.read_text")), None
     )
+
+
+def read_from(row: object) -> Location | None:
+    """The location at which a script names the file or dataset from which a row comes. None if it is not known."""
+    if isinstance(row, tuple):
+        row = next((one for one in row if is_row(one)), None)
+    source = row.source if isinstance(row, Row) else row.receiver if isinstance(row, Object) else None
+    if not isinstance(source, Object):
+        return None
+    file = opened(source)
+    if file is not None:
+        return file.positional[0].location if file.positional else None
+    return next((one.location for one in lineage(source) if is_data(one)), None)
 
 
 def strips(conditions: list[ast.expr]) -> bool:

@@ -130,7 +130,7 @@ class Machine:
         self.texts: dict[str, str] = {}
         self.journal = Journal()
         self.returned: list[list[object]] = []
-        self.row_loops = 0
+        self.row_loops: list[object] = []
         self.row_functions = 0
         self.assumed_conditions: dict[Location, bool] = {}
         self.undecided: dict[Location, list[Location]] = {}
@@ -138,7 +138,6 @@ class Machine:
         self.conditions: dict[Location, str] = {}
         self.forks: list[list[Location]] = []
         self.unset: dict[str, Location] = {}
-        self.absent: set[Location] = set()
         self.tested: dict[Location, str] = {}
         self.saved: set[str] = set()
         self.packages: dict[str, None] = {}
@@ -156,7 +155,7 @@ class Machine:
             name: Argument(one.value, Location(one.file, one.line))
             for name, one in (command.environment if command is not None else {}).items()
         }
-        self.filters: list[Location] = []
+        self.filters: list[tuple[Location, Location | None]] = []
         self.assumed: list[Location] = []
         self.parameters: list[tuple[Location, Object]] = []
         self.replaced: list[Replaced] = []
@@ -168,6 +167,12 @@ class Machine:
         """
         if self.row_functions or self.row_loops:
             self.inner_changes.append(location)
+
+    def filter_rows(self, location: Location) -> None:
+        """Record that a condition in a loop over rows leaves out rows, with the location of the loop's file or dataset
+        if this is known.
+        """
+        self.filters.append((location, functions.read_from(self.row_loops[-1])))
 
     def walk(self, parts: list[Part], scope: dict[str, object]) -> None:
         """Interpret a file, or the cells of a notebook, in one scope."""
@@ -232,8 +237,6 @@ class Machine:
         """Record the path whose existence a condition tests, if there is no file at this path here."""
         if isinstance(path, str):
             self.tested[self.location(node)] = path
-            if path.endswith((".yaml", ".yml", ".json", ".toml")):
-                self.absent.add(self.location(node))
 
     def unknown(self, node: ast.AST, why: str, hidden: object = None) -> Unknown:
         """Make an unknown value for a syntax node. `why` is the reason, and `hidden` is the value from which it was
@@ -249,13 +252,17 @@ class Machine:
             Unknown(value.why, value.location, value) if isinstance(value, Unknown) else self.unknown(node, why, value)
         )
 
-    def assumed_truth(self, node: ast.AST, text: str) -> bool | None:
+    def assumed_truth(self, node: ast.AST, text: str, value: object = None) -> bool | None:
         """The outcome that `--set FILE:LINE=yes` or `--partial` gives to a condition with an unknown outcome. None if
-        neither does; both branches are then interpreted. No outcome is assumed for a condition about rows.
+        neither does; both branches are then interpreted. No outcome is assumed for a condition about rows. `value` is
+        the condition's unknown value.
         """
         if self.row_loops or self.row_functions:
             return None
         location = self.location(node)
+        if isinstance(value, Unknown) and value.location in self.tested:
+            # a variable has the outcome of the test, as in `found = path.exists()`
+            self.tested[location] = self.tested[value.location]
         self.conditions[location] = text
         stated = self.given.get(f"{posixpath.basename(location.file)}:{location.line}")
         if stated is not None:

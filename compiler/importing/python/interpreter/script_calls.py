@@ -290,6 +290,9 @@ def library(
         path, receiver = f"{path}()", function
     if isinstance(receiver, Object) and receiver.path == "<line>" and path.endswith(("strip", "decode")):
         return receiver
+    if isinstance(receiver, Object) and path.endswith((".map", ".filter")):
+        positional = [Argument(_kept(one.value), one.location) for one in positional]
+        keywords = {key: Argument(_kept(one.value), one.location) for key, one in keywords.items()}
     made = Object(path, positional, keywords, machine.location(node), receiver)
     machine.calls.append(made)
     if isinstance(receiver, Object):
@@ -307,6 +310,16 @@ def library(
         if receiver.last in PARSERS and (made.last.startswith("parse_") or made.last == "parse"):
             return filled(machine, receiver, node, made)
     return made
+
+
+def _kept(function: object) -> object:
+    """A function with the values that its variables have now, because `map` calls it immediately. Any other value is
+    returned unchanged.
+    """
+    if not isinstance(function, Function):
+        return function
+    function.called = True
+    return Function(function.node, [dict(scope) for scope in function.scopes], function.label, function.owner, True)
 
 
 def _as_dict(config: Object) -> Table:
