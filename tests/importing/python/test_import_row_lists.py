@@ -196,6 +196,20 @@ for line in open("rows.jsonl"):
 """
 
 
+def test_a_condition_that_only_calls_the_tokenizer_is_no_filter() -> None:
+    found = script("""
+from transformers import AutoTokenizer
+tokenizer = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-0.5B")
+rows = []
+for line in open("rows.jsonl"):
+    row = json.loads(line)
+    if len(row["a"]) > 9:
+        print(len(tokenizer.encode(row["a"])))
+    rows.append({"q": row["q"], "a": row["a"]})
+""" + TRAIN)  # fmt: skip
+    assert not found.draft.wrong, found.messages
+
+
 @pytest.mark.parametrize(("rows", "wrong"), [(LINES, False), ("rows = kept\n", True)])
 def test_filter_in_a_loop_over_another_file_is_no_error(rows: str, wrong: bool) -> None:
     found = script(FILTERED + rows + TRAIN)

@@ -12,6 +12,8 @@ from xpc.grammar.record import mutable
 
 MISSING = object()
 """The value of a key that does not exist."""
+CALLS = "calls"
+"""The key of changes of an object's `calls`. All other lists have the key "[]"."""
 
 
 @mutable
@@ -48,10 +50,10 @@ class Journal:
         del container[key]
         return value
 
-    def change(self, items: list[object], new: list[object]) -> None:
-        """Replace the items of a list in place."""
+    def change(self, items: list[object], new: list[object], key: str = "[]") -> None:
+        """Replace the items of a list in place. `key` is CALLS for the recorded calls of an object."""
         if self.branches:
-            self.branches[-1].old.setdefault((id(items), "[]"), (_Items(items), list(items)))
+            self.branches[-1].old.setdefault((id(items), key), (_Items(items), list(items)))
         self.copied += len(new)
         items[:] = new
 
@@ -90,7 +92,7 @@ class Journal:
             if a is MISSING and b is MISSING:
                 continue
             if isinstance(container, _Items) and isinstance(a, list) and isinstance(b, list):
-                shorter = rows and len(a) != len(b)
+                shorter = rows and len(a) != len(b) and slot[1] != CALLS
                 skipped = skipped or shorter
                 self.change(container.items_, max(a, b, key=len) if shorter else _merged(join, a, b))
             elif a is MISSING or b is MISSING:
@@ -111,9 +113,7 @@ class Journal:
 
 
 class _Items(MutableMapping[object, object]):
-    """Presents a list as a mapping with the single key "[]", so that changes of lists are recorded like changes of
-    dicts.
-    """
+    """Presents a list as the only value of a mapping, so that changes of lists are recorded like changes of dicts."""
 
     def __init__(self, items: list[object]) -> None:
         self.items_ = items

@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 
 from xpc.compiler.importing.python.interpreter import functions
-from xpc.compiler.importing.python.interpreter.branches import MISSING
+from xpc.compiler.importing.python.interpreter.branches import CALLS, MISSING
 from xpc.compiler.importing.python.interpreter.command_line import hydra
 from xpc.compiler.importing.python.interpreter.command_line.argparse_arguments import parsed
 from xpc.compiler.importing.python.interpreter.command_line.typer_functions import field_default, option_default, run
@@ -296,7 +296,7 @@ def library(
     made = Object(path, positional, keywords, machine.location(node), receiver)
     machine.calls.append(made)
     if isinstance(receiver, Object):
-        machine.journal.change(receiver.calls, [*receiver.calls, made])  # type: ignore[arg-type]
+        machine.journal.change(receiver.calls, [*receiver.calls, made], CALLS)  # type: ignore[arg-type]
         if made.last == "train" and (functions.is_trainer(receiver.path) or receiver.last == "train_on_responses_only"):
             before = receiver.attributes.get(TRAINED, 0)
             times = before + 1 if isinstance(before, int) else before
