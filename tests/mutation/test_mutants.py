@@ -19,15 +19,24 @@ def larger(a, b):
 
 def increased(a):
     return a + 1
+
+
+NAMES = ("one", "two")
 """
 TESTS = """
-from grammar.numbers import increased, larger
+import pytest
+from grammar.numbers import NAMES, increased, larger
 
 
 def test_larger():
     increased(1)
     assert larger(2, 1) == 2
     assert larger(1, 2) == 2
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_name(name):
+    assert larger(1, 2) and name
 """
 
 
@@ -54,7 +63,7 @@ def test_a_copy_of_the_repository_has_the_recipes() -> None:
 @pytest.mark.slow
 def test_a_line_that_no_test_checks_survives(tmp_path: Path) -> None:
     """The program runs in a small repository: the mutants of the function `larger` are noticed, the mutants of
-    `increased` are not.
+    `increased` and `NAMES` are not. A mutant of `NAMES` renames or removes a case of `test_name`.
     """
     for name, text in {
         "grammar/numbers.py": SOURCE,
@@ -74,7 +83,7 @@ def test_a_line_that_no_test_checks_survives(tmp_path: Path) -> None:
     assert ended.returncode == 1, ended.stderr
     results = [json.loads(line) for line in (tmp_path / "mutants/results.jsonl").read_text().splitlines()]
     noticed = {one["line"]: one["noticed"] for one in results}
-    assert {line for line, by in noticed.items() if by is None} == {7}
+    assert {line for line, by in noticed.items() if by is None} == {7, 10}
     assert "test_numbers.py" in noticed[3]
     assert f"of {len(results)} noticed" in ended.stdout
 
