@@ -203,7 +203,7 @@ def _change(now: Plan, settings: Settings, found: Plan) -> Change:
 
 
 def _alternatives(spec: Spec, now: Plan, tier: Settings, wanted: str) -> list[Change]:
-    """Those changes with the settings `tier` (such as offloading) whose plans have the verdict `wanted`, the fastest
+    """The changes with the settings `tier` (such as offloading) whose plans have the verdict `wanted`, the fastest
     first. Each change has the largest micro-batch with this verdict.
     """
     found: list[Change] = []
@@ -293,7 +293,7 @@ def alike(spec: Spec) -> tuple[str, ...]:
 
 
 def micros(spec: Spec, most: int | None = None) -> Sequence[int]:
-    """Those micro-batches up to `most` that change neither the global batch nor what the model learns, the largest
+    """The micro-batches up to `most` that change neither the global batch nor what the model learns, the largest
     first.
     """
     share, now = spec.integer("batch.gbs") // spec.replicas, spec.integer("batch.micro")

@@ -94,7 +94,7 @@ def activations(inputs: MemoryInputs, facts: ModelFacts) -> float:
 
 
 def loss_head(inputs: MemoryInputs, facts: ModelFacts) -> float:
-    """Those bytes of a fused loss head that do not depend on the batch size: the gradient of the head's weight, and the
+    """The bytes of a fused loss head that do not depend on the batch size: the gradient of the head's weight, and the
     logits of one chunk of tokens.
     """
     if not inputs.fused_loss:

@@ -79,7 +79,7 @@ def named_parts(spec: Spec) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def absent(spec: Spec, names: tuple[str, ...]) -> list[str]:
-    """Those of `names` that no module of the model has. Empty for an unknown family and for a mixture of experts,
+    """The names in `names` that no module of the model has. Empty for an unknown family and for a mixture of experts,
     because their modules are not checked. Names of norms are never returned, because families name norms in many ways;
     the rule XP574 checks norms outside of the layers.
     """

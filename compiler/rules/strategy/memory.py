@@ -212,7 +212,7 @@ def _fitting_changes(spec: Spec) -> list[Change]:
 
 
 def _smaller_bases(spec: Spec) -> list[Change]:
-    """Those of two changes that make a run with adapters fit in memory: the frozen base in bf16, or in 4 bits."""
+    """The changes that make a run with adapters fit in memory. Two are tried: the frozen base in bf16, or in 4 bits."""
     if not spec.lora or spec.bits or spec.on_cpu or spec.text("precision") != "bf16":
         return []
     from xpc.compiler.plan.changed import legality

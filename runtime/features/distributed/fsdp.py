@@ -73,7 +73,7 @@ def stated_settings(path: str) -> dict[str, str]:
 
 
 def plugin_settings(plugin: Any) -> dict[str, str]:
-    """Those settings of accelerate's FSDP plugin that decide how a model is sharded. They have the names of
+    """The settings of accelerate's FSDP plugin that decide how a model is sharded. They have the names of
     accelerate.yaml; their values are in upper case.
     """
     version, offload, policy = getattr(plugin, "fsdp_version", 1), plugin.cpu_offload, plugin.auto_wrap_policy
