@@ -5,7 +5,7 @@ stored survey of its rows (counts and first rows).
 from __future__ import annotations
 
 from xpc.compiler.data.rows import columns, survey
-from xpc.compiler.files.workspace import DATA_FORMATS, MAX_DATA, Workspace, bundle_name
+from xpc.compiler.files.workspace import DATA_FORMATS, MAX_DATA, Unreadable, Workspace, bundle_name
 from xpc.compiler.language.codes import Problems, report
 from xpc.compiler.spec.resources import DataSource
 from xpc.grammar.diagnostic import Diagnostic
@@ -51,9 +51,10 @@ def contents(source: DataSource, workspace: Workspace, remember: bool = True) ->
     if known is not None and not workspace.copies:
         return _bundled(evolve(source, survey=known.survey), path, known.digest), problems
     before = None if memory is None else memory.stamp(location)
-    read = workspace.read(path, limit=MAX_DATA)
-    if isinstance(read, str):
-        return source, [*problems, report("XP114", read, source.label)]
+    try:
+        read = workspace.read(path, limit=MAX_DATA)
+    except Unreadable as error:
+        return source, [*problems, report("XP114", str(error), source.label)]
     source = _bundled(evolve(source, content=read.data), path, read.digest)
     if known is not None and known.digest == read.digest:
         return evolve(source, survey=known.survey), problems

@@ -27,8 +27,11 @@ def trained(spec: Spec) -> int | None:
     if spec.get("data.long") == "chunk":
         return None
     if spec.by_share:
-        found = mixture_rows(spec)
-        return sum(found[0]) if isinstance(found, tuple) else None
+        try:
+            found = mixture_rows(spec)
+        except MixtureError:
+            return None
+        return None if found is None else sum(found[0])
     rows = 0
     for source in spec.data:
         there = available(source)
@@ -41,12 +44,14 @@ def trained(spec: Spec) -> int | None:
     return max(0, rows)
 
 
-def mixture_rows(spec: Spec) -> tuple[list[int], list[int]] | str | None:
-    """For a mixture with shares, return a pair of lists. Both have a number for each source: the first its training
-    rows, the second its holdout rows.
+class MixtureError(Exception):
+    """Raised if there are too few rows for a mixture. The message is a sentence."""
 
-    If there are too few rows for the mixture, return a sentence instead. If the number of rows is unknown, or a source
-    has no share, return None.
+
+def mixture_rows(spec: Spec) -> tuple[list[int], list[int]] | None:
+    """For a mixture with shares, return a pair of lists. Both have a number for each source: the first its training
+    rows, the second its holdout rows. Return None if the number of rows is unknown, or a source has no share. Raises
+    MixtureError.
     """
     from xpc.runtime.core.errors import RunError
     from xpc.runtime.features.rows.shares import counts
@@ -68,7 +73,7 @@ def mixture_rows(spec: Spec) -> tuple[list[int], list[int]] | str | None:
             holdout,
         )
     except RunError as error:
-        return str(error)
+        raise MixtureError(str(error)) from None
 
 
 def steps_of_rows(spec: Spec, rows: int) -> int:

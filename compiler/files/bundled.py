@@ -70,7 +70,7 @@ class BundleWorkspace(Workspace):
         """Like Workspace.kind, but a path is also a folder if the bundle has copies of files from it."""
         return "folder" if self._inside(self.locate(written, base)[0]) else Workspace.kind(self, written, base)
 
-    def walk(self, written: str) -> list[str] | str:
+    def walk(self, written: str) -> list[str]:
         """Like Workspace.walk, but for a data folder, the result lists the copies of its files in the bundle."""
         return self._inside(self.locate(written)[0]) or Workspace.walk(self, written)
 

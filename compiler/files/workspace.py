@@ -51,6 +51,10 @@ TASK_ROWS = (*DATA_FORMATS, ".tsv", ".arrow")
 """Endings of the data files that a task of lm-evaluation-harness may read."""
 
 
+class Unreadable(Exception):
+    """Raised if a file or folder of a spec cannot be read. The message is a sentence for a finding."""
+
+
 @record
 class Read:
     """A file that was read: its name in the spec, its bytes and their SHA-256 in hex."""
@@ -96,7 +100,7 @@ class Workspace:
     pins: Lock | None = None
     allow_oom: bool = False
     named: str = ""
-    answers: dict[tuple[str, str, int], Read | str] | None = None
+    answers: dict[tuple[str, str, int], Read | Unreadable] | None = None
     most_members: int = 0
     trusts_memory: bool = False
 
@@ -114,19 +118,18 @@ class Workspace:
         """
         return inside_of(self.locate(folder)[1], written)
 
-    def read_relative(
-        self, written: str, base: str, endings: tuple[str, ...] = TEXTS, limit: int = MAX_TEXT
-    ) -> Read | str:
-        """Read a file that is named by `file("x")` or `extends "x"` in the file `base`. Returns a sentence if that is
-        not possible.
+    def read_relative(self, written: str, base: str, endings: tuple[str, ...] = TEXTS, limit: int = MAX_TEXT) -> Read:
+        """Read a file that is named by `file("x")` or `extends "x"` in the file `base`. Raises Unreadable.
 
         An absolute path is refused, because the bundle gets a copy of the file, and another machine may have a
         different file at this path. A file outside the spec's folder is refused unless it is a text for a training run
         (`outside_fault`).
         """
         if os.path.isabs(written):
-            return f"`{_shown(written)}` is an absolute path"
-        return self.outside_fault(written, base, endings) or self.read(written, base, limit)
+            raise Unreadable(f"`{_shown(written)}` is an absolute path")
+        if fault := self.outside_fault(written, base, endings):
+            raise Unreadable(fault)
+        return self.read(written, base, limit)
 
     def outside_fault(self, written: str, base: str = "", endings: tuple[str, ...] = TEXTS) -> str:
         """The reason why a file outside of the spec's folder is refused, or "" if it may be read. A file also counts as
@@ -151,33 +154,38 @@ class Workspace:
             return HIDDEN.format(_shown(written))
         return ""
 
-    def read(self, written: str, base: str = "", limit: int = MAX_TEXT) -> Read | str:
-        """Read a file. Returns its contents and digest, or a sentence on why it cannot be read."""
+    def read(self, written: str, base: str = "", limit: int = MAX_TEXT) -> Read:
+        """Read a file. Returns its contents and digest. Raises Unreadable."""
         answers = {} if self.answers is None else self.answers
         key = (written, base, limit)
         if key not in answers:
-            answers[key] = self._read(written, base, limit)
+            try:
+                answers[key] = self._read(written, base, limit)
+            except Unreadable as error:
+                answers[key] = error
         found = answers[key]
-        if isinstance(found, Read):
-            self.reads[found.name] = found.digest
+        if isinstance(found, Unreadable):
+            raise found
+        self.reads[found.name] = found.digest
         return found
 
-    def _read(self, written: str, base: str, limit: int) -> Read | str:
+    def _read(self, written: str, base: str, limit: int) -> Read:
         if "\0" in written or not written.strip():
-            return "a file name cannot be empty or contain NUL"
+            raise Unreadable("a file name cannot be empty or contain NUL")
         name, path = self.locate(written, base)
         try:
             data = read(path, limit, without_waiting)
         except FileNotFoundError:
-            return f"`{_shown(written)}` is not there"
+            raise Unreadable(f"`{_shown(written)}` is not there") from None
         except IsADirectoryError:
-            return f"`{_shown(written)}` is a folder"
+            raise Unreadable(f"`{_shown(written)}` is a folder") from None
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or str(error)
             verb = why.removeprefix("it ")  # a sentence of `read`, such as `it is larger than 16 MiB`
-            return f"`{_shown(written)}` " + (verb if verb != why else f"cannot be read ({why})")
+            what = verb if verb != why else f"cannot be read ({why})"
+            raise Unreadable(f"`{_shown(written)}` {what}") from None
         if pointer(data) is not None:
-            return f"`{_shown(written)}` is only a pointer of Git LFS; `git lfs pull` downloads the file"
+            raise Unreadable(f"`{_shown(written)}` is only a pointer of Git LFS; `git lfs pull` downloads the file")
         return Read(name, data, sha256(data).hexdigest())
 
     def kind(self, written: str, base: str = "") -> str:
@@ -235,9 +243,8 @@ class Workspace:
             return ""
         return f'a path of a base is relative to the spec that extends it: write `"{name}"`'
 
-    def walk(self, written: str) -> list[str] | str:
-        """The files below a folder, relative to it and sorted, without hidden files; or a sentence on why they are not
-        read.
+    def walk(self, written: str) -> list[str]:
+        """The files below a folder, relative to it and sorted, without hidden files. Raises Unreadable.
 
         A link to a folder is refused, because it may lead anywhere, even back to a folder that contains the link. A
         folder that contains the spec is also refused: such a folder may also contain bundles, whose files are not rows,
@@ -246,7 +253,7 @@ class Workspace:
         _, path = self.locate(written)
         location = os.path.realpath(path)
         if os.path.commonpath((location, os.path.realpath(self.root))) == location:
-            return f"`{_shown(written)}` contains the spec itself"
+            raise Unreadable(f"`{_shown(written)}` contains the spec itself")
         found: list[str] = []
         for where, folders, names in walk(path):
             folders[:] = sorted(one for one in folders if not one.startswith((".", "__")))
@@ -254,10 +261,10 @@ class Workspace:
             prefix = "" if inside == "." else inside + "/"
             for one in folders:
                 if os.path.islink(os.path.join(where, one)):
-                    return f"`{_shown(written)}/{_shown(prefix + one)}` is a link to a folder"
+                    raise Unreadable(f"`{_shown(written)}/{_shown(prefix + one)}` is a link to a folder")
             found += [prefix + name for name in names if not name.startswith(".")]
             if len(found) > MOST:
-                return f"`{_shown(written)}` contains more than {MOST:,} files"
+                raise Unreadable(f"`{_shown(written)}` contains more than {MOST:,} files")
         return sorted(found)
 
     def listed(self, written: str) -> list[str]:

@@ -4,7 +4,7 @@ have a base of its own; such a chain has at most four bases and no cycle.
 
 from __future__ import annotations
 
-from xpc.compiler.files.workspace import BASES, Workspace
+from xpc.compiler.files.workspace import BASES, Unreadable, Workspace
 from xpc.compiler.language.advisor import Advisor, GetAdvisor
 from xpc.compiler.language.codes import Problems
 from xpc.compiler.language.expand import expand
@@ -74,11 +74,11 @@ def load(source: Source, workspace: Workspace, advisor: GetAdvisor = Advisor) ->
                 "XP115", f"`extends` is nested more than {MAX_DEPTH} levels deep", label, help="inline one of the bases"
             )
             break
-        read = workspace.read_relative(last.extends.value, last.source.name, BASES)
-        if isinstance(read, str):
-            named = last.extends.value
-            help = workspace.help_for(named, last.source.name, "the file that names it")
-            out.problems.report("XP114", read, label, help=help)
+        try:
+            read = workspace.read_relative(last.extends.value, last.source.name, BASES)
+        except Unreadable as error:
+            help = workspace.help_for(last.extends.value, last.source.name, "the file that names it")
+            out.problems.report("XP114", str(error), label, help=help)
             out.broken = True  # a base that cannot be read may state any setting, so no setting is reported as missing
             break
         if read.name in seen:

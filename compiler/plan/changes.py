@@ -20,6 +20,7 @@ from xpc.compiler.plan.choice import rechosen, unset
 from xpc.compiler.plan.divisors import divisors
 from xpc.compiler.plan.experiment import Plan, plan
 from xpc.compiler.plan.from_spec import load_of
+from xpc.compiler.plan.load import UnknownMemory
 from xpc.compiler.spec import Spec
 from xpc.grammar.record import field, record
 
@@ -271,8 +272,10 @@ def _toggles(spec: Spec, more: bool) -> Iterator[Settings]:
 
 
 def _loss(spec: Spec) -> str:
-    load = load_of(spec)
-    return load if isinstance(load, str) else load.loss
+    try:
+        return load_of(spec).loss
+    except UnknownMemory as error:
+        return str(error)
 
 
 def alike(spec: Spec) -> tuple[str, ...]:

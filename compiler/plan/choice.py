@@ -16,7 +16,7 @@ from xpc.compiler.plan import BUDGET, CHOSEN, FITS, GIB, NO, verdict
 from xpc.compiler.plan.changed import Settings, changed, legality, searched
 from xpc.compiler.plan.divisors import divisors
 from xpc.compiler.plan.from_spec import load_of, speed_of
-from xpc.compiler.plan.load import Load
+from xpc.compiler.plan.load import Load, UnknownMemory
 from xpc.compiler.plan.memory import memory
 from xpc.compiler.plan.quick_estimate import Micro
 from xpc.compiler.spec import Spec
@@ -114,7 +114,9 @@ def rechosen(spec: Spec, settings: Settings) -> Spec:
 
 
 def _search(spec: Spec, unset: Collection[Path]) -> Choice | None:
-    if isinstance(load_of(spec), str):
+    try:
+        load_of(spec)
+    except UnknownMemory:
         return None
     tried: list[str] = []
     legal = legality(spec)
@@ -236,9 +238,11 @@ def _held(spec: Spec) -> tuple[Load, float] | None:
     """Return a pair: the quantities that decide the memory of one GPU, and the predicted peak in bytes. None if the
     quantities or the peak are unknown.
     """
-    load = load_of(spec)
-    estimate = load if isinstance(load, str) else memory(load)
-    return None if isinstance(load, str) or isinstance(estimate, str) else (load, estimate.peak)
+    try:
+        load = load_of(spec)
+        return load, memory(load).peak
+    except UnknownMemory:
+        return None
 
 
 def _choice_of(

@@ -13,6 +13,7 @@ from xpc.compiler.plan import GIB, HIGH, UNKNOWN, verdict
 from xpc.compiler.plan.calibration import Measured, Reading, measured
 from xpc.compiler.plan.evaluations import evaluated_rows, evaluations, forward_share, times
 from xpc.compiler.plan.from_spec import load_of, row_tokens, speed_of
+from xpc.compiler.plan.load import Load, UnknownMemory
 from xpc.compiler.plan.memory import Memory, memory
 from xpc.compiler.plan.price import price_of
 from xpc.compiler.plan.time import Speed
@@ -108,23 +109,26 @@ def plan(spec: Spec, assumed: Assumptions | None = None) -> Plan:
     """
     given = assumed or Assumptions()
     unknown: dict[str, str] = {}
-    load = load_of(spec)
-    estimate: Memory | str = load if isinstance(load, str) else memory(load)
+    load: Load | None = None
+    estimate: Memory | None = None
     gpu = spec.hardware.gpu
     capacity = gpu.memory_gib * GIB if gpu is not None else 0.0
-    if isinstance(estimate, str):
-        unknown["memory"] = estimate
+    try:
+        load = load_of(spec)
+        estimate = memory(load)
+    except UnknownMemory as error:
+        unknown["memory"] = str(error)
     steps, why = _steps(spec, given)
     if steps is None:
         unknown["steps"] = why
     tokens, full = _tokens(spec, given)
-    fast = None if isinstance(load, str) else speed_of(spec, load, tokens, given.tokens)
+    fast = None if load is None else speed_of(spec, load, tokens, given.tokens)
     real = measured(given.readings, spec) if given.readings else None
     if real is not None:
         fast = _measured_speed(spec, real, fast, tokens)
     if fast is None:
         unmeasured = "xpc does not predict the speed of a CPU" if gpu is None else "no published runs on such a GPU"
-        unknown["hours"] = load if isinstance(load, str) and gpu is not None else unmeasured
+        unknown["hours"] = unknown["memory"] if load is None and gpu is not None else unmeasured
     elif steps is None:
         unknown["hours"] = why
     hours = None
@@ -135,14 +139,14 @@ def plan(spec: Spec, assumed: Assumptions | None = None) -> Plan:
         # rows that are shorter than assumed would take less time, but the lengths of rows are unknown here
         hours = Span(whole, 0.0 if full else whole * fast.low, whole * fast.high)
     number, aside = evaluations(spec, steps), 0.0
-    if hours is not None and steps and not isinstance(load, str):
+    if hours is not None and steps and load is not None:
         rows: float = (number or 0) * (evaluated_rows(spec) or 0)
         if spec.flag("batch.packing"):
             rows *= (given.tokens or 0) / row_tokens(spec)
         aside = rows * forward_share(load) / (steps * spec.integer("batch.gbs"))
         hours = hours.times(1.0 + aside)
     out = Plan(
-        spec, capacity, UNKNOWN, None if isinstance(estimate, str) else estimate, steps, tokens, full,
+        spec, capacity, UNKNOWN, estimate, steps, tokens, full,
         _warmup(spec, steps), _saves(spec, steps), hours, fast, unknown, real,
         None if gpu is None else price_of(given.prices, gpu.name),
         number, aside / (1.0 + aside),

@@ -8,7 +8,7 @@ from xpc.compiler.language.optimizers import FUSED, LAYERWISE, MOMENTS
 from xpc.compiler.language.strategies import SPREADS
 from xpc.compiler.plan import packed_bytes
 from xpc.compiler.plan.adapters import rotations
-from xpc.compiler.plan.load import Adapters, Load
+from xpc.compiler.plan.load import Adapters, Load, UnknownMemory
 from xpc.compiler.registry.linear_layers import (
     ATTENTION,
     layer_parameters,
@@ -38,17 +38,20 @@ WEIGHTLESS = ("optimizer.", "schedule.", "seed", "data.seed", "save", "track", "
 """Prefixes of the paths of settings that do not affect memory."""
 
 
-def load_of(spec: Spec) -> Load | str:
-    """The quantities that decide the memory of one process, or a sentence that says why they are unknown."""
+def load_of(spec: Spec) -> Load:
+    """The quantities that decide the memory of one process. Raises UnknownMemory."""
     facts, gpu = spec.model.facts, spec.hardware.gpu
     if facts is None:
-        return f"the sizes of `{spec.model.name}` are not known: name its config.json with `model {{ config = ... }}`"
+        name = spec.model.name
+        raise UnknownMemory(
+            f"the sizes of `{name}` are not known: name its config.json with `model {{ config = ... }}`"
+        )
     if gpu is None:
-        return "the memory of a CPU process is not planned"
+        raise UnknownMemory("the memory of a CPU process is not planned")
     if "quantization_config" in spec.model.config and not spec.in_mxfp4:
-        return "the checkpoint is quantized, and its weights are not of one size"
+        raise UnknownMemory("the checkpoint is quantized, and its weights are not of one size")
     if facts.experts and not spec.low_rank:
-        return f"`{spec.adapter}` on a mixture of experts was not measured"
+        raise UnknownMemory(f"`{spec.adapter}` on a mixture of experts was not measured")
     half, strategy = spec.text("precision") != "fp32", spec.text("strategy")
     stage, deepspeed = SPREADS.get(strategy, 0), strategy.startswith("zero")
     engine = "deepspeed" if deepspeed else "fsdp" if stage else "none"

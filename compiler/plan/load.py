@@ -12,6 +12,10 @@ from xpc.compiler.stacks import DEFAULT
 from xpc.grammar.record import record
 
 
+class UnknownMemory(Exception):
+    """Raised if the memory of a run cannot be predicted. The message is a sentence with the reason."""
+
+
 @record
 class Adapters:
     """The adapters of a model.

@@ -16,7 +16,7 @@ from xpc.compiler.plan import LOW, packed_bytes
 from xpc.compiler.plan.adapters import component, in_backward, in_forward, of_layer, of_token, recomputed_too
 from xpc.compiler.plan.coefficients import row, saved
 from xpc.compiler.plan.heads import logits
-from xpc.compiler.plan.load import Load
+from xpc.compiler.plan.load import Load, UnknownMemory
 from xpc.compiler.registry.types import IMAGE_FAMILIES, ModelFacts, layer_kinds
 from xpc.grammar.record import evolve, record
 
@@ -76,21 +76,17 @@ class Memory:
         return self.phases[self.phase]
 
 
-def memory(load: Load) -> Memory | str:
-    """The memory of one process, or a sentence that says why it is unknown."""
+def memory(load: Load) -> Memory:
+    """The memory of one process. Raises UnknownMemory."""
     average = most = 0.0
     for layers, facts in layer_kinds(load.facts):
         plain = _layer(evolve(load, facts=facts), load.attention)
-        if isinstance(plain, str):
-            return plain
         average += plain * layers / load.facts.layers
         most = max(most, plain)
     if load.attention == "sdpa" and _slides(load):
         # For a layer with a sliding window, torch's kernel gets a mask. The layer then saves as much as with padded
         # rows.
         sliding = _layer(load, "mask")
-        if isinstance(sliding, str):
-            return sliding
         share = load.facts.window_layers / load.facts.layers
         average, most = average + share * (sliding - average), max(average, sliding)
     more = of_token(load)
@@ -98,10 +94,8 @@ def memory(load: Load) -> Memory | str:
     return Memory(phases, load.at_most)
 
 
-def _layer(load: Load, attention: str) -> float | str:
-    """The bytes that a layer saves per token with this kind of attention, or a sentence that says why they are
-    unknown.
-    """
+def _layer(load: Load, attention: str) -> float:
+    """The bytes that a layer saves per token with this kind of attention. Raises UnknownMemory."""
     trained, precision = load.mode.split("/")
     # kinds of attention other than sdpa and eager were measured only with full training
     precision = "amp" if precision in ("amp32", "wide", "norms") else precision
@@ -120,9 +114,9 @@ def _layer(load: Load, attention: str) -> float | str:
             moved = saved(after, load.facts, load.length) - saved(before, load.facts, load.length)
             return saved(tuned, load.facts, load.length, load.rank) + moved
     if load.family in IMAGE_FAMILIES:
-        return "a model that reads images needs memory for them, too, which depends on their sizes"
+        raise UnknownMemory("a model that reads images needs memory for them, too, which depends on their sizes")
     requested = f"{load.mode}/{attention} with {load.stack}"
-    return f"no coefficients of `{load.family}` for {requested}: `make coefficients` measures them"
+    raise UnknownMemory(f"no coefficients of `{load.family}` for {requested}: `make coefficients` measures them")
 
 
 def _row(load: Load, mode: str, attention: str) -> Mapping[str, float] | None:

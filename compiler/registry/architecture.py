@@ -59,26 +59,23 @@ def _flat(config: Mapping[str, object]) -> Mapping[str, object]:
 
 def facts_from_config(
     config: Mapping[str, object], alias: str, id: str, *, chat: bool = False, gated: bool = False
-) -> ModelFacts | str:
+) -> ModelFacts:
     """Read a Hugging Face `config.json` and compute the exact parameter count from it.
 
     For a `model_type` without a formula of its own, Llama's formula is used if the configuration has all of Llama's
     keys and no key of another architecture. The arguments `chat` and `gated` are facts that a config.json does not
-    contain. If the parameters cannot be counted, returns the reason as a sentence.
+    contain. Raises ConfigError, with the reason as a sentence, if the parameters cannot be counted.
     """
     model_type = config.get("model_type")
     if not isinstance(model_type, str):
-        return "the configuration has no `model_type`"
+        raise ConfigError("the configuration has no `model_type`")
     why = uncounted(config)
     if why is not None:
-        return why
+        raise ConfigError(why)
     config = _flat(config)
     form = FAMILIES.get(model_type) or LATENT.get(model_type, llama)
     reader = Config(config, model_type)
-    try:
-        s = form(reader)
-    except ConfigError as error:
-        return str(error)
+    s = form(reader)
     params = s.layer_params * (s.layers - s.dense_layers) + s.dense_layer * s.dense_layers + s.outside
     tokens, sliding = window(config)
     idle = s.expert * (s.experts - s.experts_per_token) * (s.layers - s.dense_layers)

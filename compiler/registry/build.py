@@ -14,6 +14,7 @@ import attrs
 
 from xpc.compiler.registry import alias_key
 from xpc.compiler.registry.architecture import facts_from_config
+from xpc.compiler.registry.config_json import ConfigError
 from xpc.compiler.registry.types import DatasetFacts, Gpu, ModelFacts
 
 HERE = os.path.dirname(__file__)
@@ -39,16 +40,11 @@ def models() -> list[ModelFacts]:
     entries = read("models.toml")
     facts = []
     for alias, entry in entries.items():
-        one = facts_from_config(
-            model_config(entries, alias),
-            alias,
-            entry["id"],
-            chat=entry.get("chat", False),
-            gated=entry.get("gated", False),
-        )
-        if isinstance(one, str):
-            raise ValueError(f"models.toml, {alias}: {one}")
-        facts.append(one)
+        config, chat, gated = model_config(entries, alias), entry.get("chat", False), entry.get("gated", False)
+        try:
+            facts.append(facts_from_config(config, alias, entry["id"], chat=chat, gated=gated))
+        except ConfigError as error:
+            raise ValueError(f"models.toml, {alias}: {error}") from None
     return facts
 
 

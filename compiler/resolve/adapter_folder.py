@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 
-from xpc.compiler.files.workspace import Workspace
+from xpc.compiler.files.workspace import Unreadable, Workspace
 from xpc.compiler.language.codes import Problems
 from xpc.compiler.language.items import DERIVED
 from xpc.compiler.language.schema import path_of
@@ -39,9 +39,10 @@ def read_adapter(values: dict[Path, Value], workspace: Workspace, problems: Prob
     path, label = str(value.value), value.origin.label
     assert label is not None
     folder = path.rstrip("/")
-    read = workspace.read(f"{folder}/{CONFIG}")
-    if isinstance(read, str):
-        why, help = _no_adapter(path, read, workspace)
+    try:
+        read = workspace.read(f"{folder}/{CONFIG}")
+    except Unreadable as error:
+        why, help = _no_adapter(path, str(error), workspace)
         return _refuse(problems, label, why, workspace.help_for_base(path, label.source.name) or help)
     if not workspace.kind(f"{folder}/{WEIGHTS}"):
         help = "save the adapter again with peft's `save_pretrained`, or name a folder that has its weights"
@@ -108,12 +109,9 @@ def _bits(folder: str, workspace: Workspace) -> int | None:
     and 0 if this is unknown.
     """
     marker = f"{folder}/xpc_run.json"
-    read = workspace.read(marker) if workspace.kind(marker) else ""
-    if isinstance(read, str):
-        return 0
     try:
-        settings = json.loads(read.data.splitlines()[0])["settings"]
+        settings = json.loads(workspace.read(marker).data.splitlines()[0])["settings"]
         bits = settings["lora.bits"]
-    except (ValueError, LookupError, TypeError, RecursionError):
+    except (Unreadable, ValueError, LookupError, TypeError, RecursionError):
         return 0
     return bits if bits in (4, 8, None) else 0

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from xpc.compiler import stacks
-from xpc.compiler.files.workspace import Read, Workspace
+from xpc.compiler.files.workspace import Read, Unreadable, Workspace
 from xpc.compiler.language import schema
 from xpc.compiler.language.codes import Problems
 from xpc.compiler.language.convert import convert
@@ -313,11 +313,11 @@ class _Resolver:
     def _read(self, path: str, node: String) -> Read | None:
         label = self.loaded.items[path].label
         base = label.source.name if self.loaded.kinds[path] != SPEC else ""
-        read = self.workspace.read_relative(node.value, base)
-        if isinstance(read, str):
-            self.problems.report("XP114", read, label, help=self.workspace.help_for(node.value, base))
+        try:
+            return self.workspace.read_relative(node.value, base)
+        except Unreadable as error:
+            self.problems.report("XP114", str(error), label, help=self.workspace.help_for(node.value, base))
             return None
-        return read
 
     def _model(self, stack: Stack) -> Model:
         assert self.loaded.train is not None

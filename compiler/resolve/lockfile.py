@@ -11,7 +11,7 @@ from typing import Any
 
 from xpc.compiler.files import bounded_toml
 from xpc.compiler.files.pins import KINDS, Environment, Lock, Pin
-from xpc.compiler.files.workspace import Workspace
+from xpc.compiler.files.workspace import Unreadable, Workspace
 from xpc.compiler.language.codes import report
 from xpc.compiler.resolve import lock_fields as fields
 from xpc.grammar.diagnostic import Diagnostic, Label
@@ -29,9 +29,10 @@ def read(workspace: Workspace) -> tuple[Lock | None, list[Diagnostic]]:
     error its pins would silently be ignored.
     """
     name = workspace.lock
-    found = workspace.read(name)
-    if isinstance(found, str):
-        return None, [_wrong(name, found)]
+    try:
+        found = workspace.read(name)
+    except Unreadable as error:
+        return None, [_wrong(name, str(error))]
     above = found.data.partition(BUNDLE.encode())[0]
     workspace.reads[name] = sha256(above).hexdigest()
     try:

@@ -7,10 +7,11 @@ Imported only for a spec with a method, a method's setting, or an adapter.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from itertools import pairwise
 
-from xpc.compiler.files.workspace import Read
+from xpc.compiler.files.workspace import Read, Unreadable
 from xpc.compiler.language.codes import Problems
 from xpc.compiler.language.items import SPEC, Item
 from xpc.compiler.language.kinds import Weighted
@@ -46,7 +47,7 @@ class MethodCheck:
     loaded: MergedSpec
     values: dict[Path, Value]
     stack: Stack
-    read: Callable[[str, str], Read | str]
+    read: Callable[[str, str], Read]
     help_for: Callable[[str, str], str]
     keep: Callable[[Read], str]
     problems: Problems
@@ -215,23 +216,25 @@ class MethodCheck:
         if not colon or not name.endswith(".py") or not function.isidentifier():
             what, example = FILE_VALUES[path]
             help = f'name a file next to the spec, and a {what} in it, such as `"{example}"`'
-            if one.name.endswith(".py") and not isinstance(read := self.read(one.name, base), str):
-                help = _help_for(one.name, what, _defined(read.data)) or help
+            if one.name.endswith(".py"):
+                with suppress(Unreadable, ValueError):
+                    help = _help_for(one.name, what, _defined(self.read(one.name, base).data)) or help
             function, bracket, arguments = function.partition("(")
             if name.endswith(".py") and function.isidentifier() and bracket and path == "method.rewards":
                 help = f'write `file("{name}:{function}", {arguments[:80].removesuffix(")")})`'
             message = f"`{one.name[:80]}` does not name a Python file and a {what} in it"
             self.problems.report("XP107", message, label, help=help)
             return None
-        read = self.read(name, base)
-        if isinstance(read, str):
-            self.problems.report(
-                "XP114", read, label, help=self.help_for(name, base).replace('.py"', f'.py:{function}"')
-            )
+        wanted = FILE_VALUES[path][0]
+        try:
+            read = self.read(name, base)
+            defined = _defined(read.data)
+        except Unreadable as error:
+            help = self.help_for(name, base).replace('.py"', f'.py:{function}"')
+            self.problems.report("XP114", str(error), label, help=help)
             return None
-        wanted, defined = FILE_VALUES[path][0], _defined(read.data)
-        if isinstance(defined, str):
-            self.problems.report("XP114", f"`{read.name}` is not Python: {defined}", label)
+        except ValueError as error:
+            self.problems.report("XP114", f"`{read.name}` is not Python: {error}", label)
             return None
         if function not in defined:
             near = nearest(function, defined)
@@ -268,17 +271,16 @@ def _location(item: Item, node: Node | None) -> Label:
     return Label(item.label.source, node.name.span if isinstance(node, Call) and named else node.span)
 
 
-def _help_for(name: str, wanted: str, defined: dict[str, str | None] | str) -> str:
+def _help_for(name: str, wanted: str, defined: Mapping[str, str | None]) -> str:
     """A help that names up to three public functions (or classes) of a Python file; "" if it defines none."""
-    kinds = {} if isinstance(defined, str) else defined
-    public = [one for one, kind in kinds.items() if kind == wanted and not one.startswith("_")]
+    public = [one for one, kind in defined.items() if kind == wanted and not one.startswith("_")]
     written = [f'`"{name[:80]}:{one[:60]}"`' for one in public[:3]]
     return f"write {' or '.join(written)}" if written else ""
 
 
-def _defined(data: bytes) -> dict[str, str | None] | str:
+def _defined(data: bytes) -> dict[str, str | None]:
     """Map each name that a Python file defines at its top level to its kind: function, class or value, or None if the
-    kind is unknown. The file is parsed and never executed. If it cannot be parsed, the reason is returned instead.
+    kind is unknown. The file is parsed and never executed. Raises ValueError with the reason if it cannot be parsed.
     """
     import ast
 
@@ -287,9 +289,9 @@ def _defined(data: bytes) -> dict[str, str | None] | str:
             warnings.simplefilter("ignore")  # do not print Python's warnings about the user's file
             tree = ast.parse(data)
     except SyntaxError as error:
-        return f"line {error.lineno}: {error.msg}" if error.lineno else str(error.msg)
+        raise ValueError(f"line {error.lineno}: {error.msg}" if error.lineno else str(error.msg)) from None
     except (ValueError, RecursionError, MemoryError) as error:
-        return str(error) or "nested too deep"
+        raise ValueError(str(error) or "nested too deep") from None
     names: list[tuple[str, str | None]] = []
     todo: list[ast.AST] = list(tree.body)
     while todo:

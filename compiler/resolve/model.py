@@ -5,9 +5,10 @@ hub.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 from xpc.compiler import registry
-from xpc.compiler.files.workspace import Read, Workspace
+from xpc.compiler.files.workspace import Read, Unreadable, Workspace
 from xpc.compiler.language.codes import Problems, report
 from xpc.compiler.language.values import LARGEST, plain_text
 from xpc.compiler.registry.types import IMAGE_FAMILIES, ModelFacts
@@ -71,9 +72,49 @@ class _Search:
 
     def read(self, name: str, data: bytes) -> None:
         """Take the architecture from a config.json."""
-        self.facts, self.config, problems = _facts(name, data, self.label)
         self.known = name
-        self.problems += problems
+        try:
+            config = json.loads(data)
+        except (ValueError, RecursionError):
+            self._refuse(f"`{name}` is not JSON", "give the config.json of a transformers model")
+            return
+        if not isinstance(config, dict):
+            self._refuse(f"`{name}` is not a JSON object", "give a model's config.json")
+        elif (refused := _untrainable(name, config, self.label)) is not None:
+            self.problems.append(refused)
+        else:
+            self._count(name, config)
+
+    def _count(self, name: str, config: dict[str, object]) -> None:
+        """Compute the sizes of a model from its config.json. They stay None if xpc has no formula for them, because the
+        family's decoder is not like Llama's.
+        """
+        # few specs name a config.json
+        from xpc.compiler.registry.architecture import facts_from_config, uncounted
+        from xpc.compiler.registry.config_json import ConfigError
+
+        try:
+            why = uncounted(config)
+            if why is not None:
+                self.config = config
+                help = "write `micro`: without the model's sizes xpc cannot choose it"
+                self.problems.report("XP109", f"`{name}`: {why}", self.label, help=help)
+                return
+            facts = facts_from_config(config, name, name)
+        except ConfigError as error:
+            self._refuse(f"`{name}`: {error}", "give a model's complete config.json")
+            return
+        except (TypeError, ValueError, ArithmeticError) as error:
+            self._refuse(f"`{name}` has a value that cannot be used ({error})", "")
+            return
+        sizes = (facts.params, facts.layers, facts.hidden, facts.intermediate, facts.heads, facts.vocab, facts.context)
+        if max(sizes) > LARGEST:
+            self._refuse(f"`{name}` states impossible sizes", "give the config.json of a transformers model")
+        else:
+            self.facts, self.config = facts, config
+
+    def _refuse(self, why: str, help: str) -> None:
+        self.problems.report("XP118", why, self.label, help=help)
 
     def in_folder(self, path: str) -> Model:
         """The model in a local folder, as in `train "out/first" on alpaca`."""
@@ -90,16 +131,21 @@ class _Search:
 
     def _read_folder(self, path: str) -> None:
         """Take the architecture from the config.json in a folder. A folder without this file is reported."""
-        read = self.workspace.read(path.rstrip("/") + "/config.json")
-        if not isinstance(read, str):
+        try:
+            read = self.workspace.read(path.rstrip("/") + "/config.json")
+        except Unreadable as error:
+            self._report_folder(path, str(error))
+        else:
             self.read(read.name, read.data)
-        elif _is_elsewhere(path, self.workspace):
+
+    def _report_folder(self, path: str, fault: str) -> None:
+        if _is_elsewhere(path, self.workspace):
             why = f"`{path[:80]}` is not here: the run will look for it, and its architecture is not checked"
             gives = self.workspace.help_for_base(path, self.label.source.name)
             gives = gives or '`model(config=file("config.json"))` gives the architecture'
             self.problems.append(evolve(report("XP118", why, self.label, help=gives), severity="warning"))
         else:
-            why, help = _no_config(path, read, self.workspace)
+            why, help = _no_config(path, fault, self.workspace)
             help = self.workspace.help_for_base(path, self.label.source.name) or help
             self.problems.report("XP118", why, self.label, help=help)
 
@@ -237,10 +283,9 @@ def _with_tokenizer(model: Model, folder: str, workspace: Workspace) -> Model:
     exactly one), the end token, and the largest id of an added token.
     """
     location, name = folder + "/", f"{folder}/tokenizer_config.json"
-    read = workspace.read(name) if workspace.kind(name) else ""
     try:
-        found = None if isinstance(read, str) else json.loads(read.data)
-    except (ValueError, RecursionError):
+        found = json.loads(workspace.read(name).data) if workspace.kind(name) else None
+    except (Unreadable, ValueError, RecursionError):
         found = None
     eos = found.get("eos_token") if isinstance(found, dict) else None
     eos = eos.get("content") if isinstance(eos, dict) else eos
@@ -251,10 +296,11 @@ def _with_tokenizer(model: Model, folder: str, workspace: Workspace) -> Model:
     if workspace.kind(location + "additional_chat_templates") or workspace.kind(location + "chat_template.json"):
         return model
     if workspace.kind(location + "chat_template.jinja"):
-        read = workspace.read(location + "chat_template.jinja")
-        return evolve(
-            model, chat=True, template=None if isinstance(read, str) else read.data.decode("utf-8", "replace")
-        )
+        try:
+            template = workspace.read(location + "chat_template.jinja").data.decode("utf-8", "replace")
+        except Unreadable:
+            template = None
+        return evolve(model, chat=True, template=template)
     if not isinstance(found, dict):
         return model
     text = found.get("chat_template")
@@ -267,52 +313,28 @@ def vocabulary(model: Model, workspace: Workspace) -> bytes | None:
         return None
     location, found = model.path.rstrip("/") + "/", []
     for name in ("tokenizer.json", "tokenizer_config.json", "added_tokens.json", "special_tokens_map.json"):
-        if workspace.kind(location + name):
-            read = workspace.read(location + name)
-            if isinstance(read, str):
-                return None
-            found.append(read.data)
+        try:
+            found += [workspace.read(location + name).data] if workspace.kind(location + name) else []
+        except Unreadable:
+            return None
     return b"\n".join(found)
 
 
-def _facts(name: str, data: bytes, label: Label) -> tuple[ModelFacts | None, dict[str, object], list[Diagnostic]]:
-    """Parse a config.json. Returns the sizes of the model, the content of the file, and findings. The sizes are None if
-    xpc has no formula for them, because the family's decoder is not like Llama's.
+def _untrainable(name: str, config: Mapping[str, object], label: Label) -> Diagnostic | None:
+    """The finding for a config.json of a model that xpc cannot train: one with an encoder, or one for images or
+    sound.
     """
-    try:
-        config = json.loads(data)
-    except (ValueError, RecursionError):
-        return _no_facts(label, f"`{name}` is not JSON", "give the config.json of a transformers model")
-    if not isinstance(config, dict):
-        return _no_facts(label, f"`{name}` is not a JSON object", "give a model's config.json")
     kind = config.get("model_type")
     family = registry.encoder_decoder(kind) if isinstance(kind, str) else None
     if family is not None:
-        return None, {}, [_encoder_decoder(name, family, label)]
+        return _encoder_decoder(name, family, label)
     part = next((key for key in SENSES if config.get(key) and kind not in IMAGE_FAMILIES), None)
     if part is not None:
-        return None, {}, [_multimodal(name, f"has a `{part}`: the model reads images or sound", label)]
+        return _multimodal(name, f"has a `{part}`: the model reads images or sound", label)
     named = isinstance(kind, str) and registry.multimodal(kind) and kind not in IMAGE_FAMILIES
     if isinstance(kind, str) and named and not kind.endswith("_text"):
-        return None, {}, [_multimodal(name, f"is a `{kind[:60]}` model, which reads images or sound", label)]
-    from xpc.compiler.registry.architecture import facts_from_config, uncounted  # few specs name a config.json
-
-    try:
-        why = uncounted(config)
-        facts = facts_from_config(config, name, name) if why is None else None
-    except (TypeError, ValueError, ArithmeticError) as error:
-        return _no_facts(label, f"`{name}` has a value that cannot be used ({error})", "")
-    if facts is None:
-        note = report(
-            "XP109", f"`{name}`: {why}", label, help="write `micro`: without the model's sizes xpc cannot choose it"
-        )
-        return None, config, [note]
-    if isinstance(facts, str):
-        return _no_facts(label, f"`{name}`: {facts}", "give a model's complete config.json")
-    sizes = (facts.params, facts.layers, facts.hidden, facts.intermediate, facts.heads, facts.vocab, facts.context)
-    if max(sizes) > LARGEST:
-        return _no_facts(label, f"`{name}` states impossible sizes", "give the config.json of a transformers model")
-    return facts, config, []
+        return _multimodal(name, f"is a `{kind[:60]}` model, which reads images or sound", label)
+    return None
 
 
 def _encoder_decoder(name: str, family: str, label: Label) -> Diagnostic:
@@ -331,7 +353,3 @@ def _multimodal(name: str, why: str, label: Label) -> Diagnostic:
         label,
         help="write a language model, such as `qwen2.5-3b`, or `qwen2.5-vl-3b-instruct` for rows with images",
     )
-
-
-def _no_facts(label: Label, why: str, help: str) -> tuple[None, dict[str, object], list[Diagnostic]]:
-    return None, {}, [report("XP118", why, label, help=help)]

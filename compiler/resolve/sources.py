@@ -21,7 +21,7 @@ from xpc.compiler.data.shapes import (
     prompt_first,
 )
 from xpc.compiler.files.lfs import pointer
-from xpc.compiler.files.workspace import DATA_FORMATS, Workspace
+from xpc.compiler.files.workspace import DATA_FORMATS, Unreadable, Workspace
 from xpc.compiler.language.codes import Problems, report
 from xpc.compiler.language.convert import convert
 from xpc.compiler.language.items import Row
@@ -300,9 +300,10 @@ class _Finder:
         from xpc.runtime.features.rows.split_files import IGNORED
 
         path, report = folder.rstrip("/") or "/", self.problems.report
-        names = self.workspace.walk(path)
-        if isinstance(names, str):
-            report("XP114", names, self.label, help="name a folder that contains only files of rows")
+        try:
+            names = self.workspace.walk(path)
+        except Unreadable as error:
+            report("XP114", str(error), self.label, help="name a folder that contains only files of rows")
             return source
         names = [one for one in names if one.lower().endswith(DATA_FORMATS) and one.rpartition("/")[2] not in IGNORED]
         if not names:

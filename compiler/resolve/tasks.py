@@ -10,7 +10,7 @@ from collections.abc import Mapping, MutableMapping
 from hashlib import sha256
 from typing import Final
 
-from xpc.compiler.files.workspace import MAX_DATA, TASK_ROWS, Read, Workspace, bundle_name
+from xpc.compiler.files.workspace import MAX_DATA, TASK_ROWS, Read, Unreadable, Workspace, bundle_name
 from xpc.compiler.language.codes import Problems, report
 from xpc.compiler.language.items import SPEC, Item
 from xpc.compiler.language.setting import Path
@@ -151,10 +151,10 @@ def _read(name: str, base: str, workspace: Workspace, help: str) -> Read:
         raise TaskError(
             "XP114", f"`{name[:60]}` is an absolute path", "the path is relative to the file that contains it"
         )
-    read = workspace.read_relative(name, base, limit=MAX_DATA)
-    if isinstance(read, str):
-        raise TaskError("XP114", read, help)
-    return read
+    try:
+        return workspace.read_relative(name, base, limit=MAX_DATA)
+    except Unreadable as error:
+        raise TaskError("XP114", str(error), help) from None
 
 
 def _text(read: Read) -> str:

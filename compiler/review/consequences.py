@@ -10,6 +10,7 @@ from xpc.compiler.plan import GIB, size
 from xpc.compiler.plan.evaluations import evaluated_rows
 from xpc.compiler.plan.experiment import Plan, plan
 from xpc.compiler.plan.from_spec import load_of
+from xpc.compiler.plan.load import UnknownMemory
 from xpc.compiler.plan.price import price_of
 from xpc.compiler.review.differences.change import Change, Scalar
 from xpc.compiler.review.run_length import RunLength, run_length
@@ -168,10 +169,12 @@ def _parameters(spec: Spec) -> Iterator[tuple[str, Quantity]]:
         scale = float(alpha) / (sqrt(rank) if spec.flag("lora.rslora") else rank)
         root = "square root of " if spec.flag("lora.rslora") else ""
         yield "alpha over rank", Quantity(f"{scale:.4g}", float(f"{scale:.6g}"), f"{alpha:g} / {root}{rank}")
-    load = load_of(spec)
     facts = spec.model.facts
-    if isinstance(load, str) or facts is None:
+    try:
+        load = load_of(spec)
+    except UnknownMemory:
         return
+    assert facts is not None  # without them, the memory is unknown
     trained = round(load.trained if load.adapters is None else load.adapters.params)
     if trained and facts.params:
         yield (

@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from xpc.compiler import __version__
 from xpc.compiler.files import bundled
@@ -21,7 +22,7 @@ from xpc.compiler.resolve.image_digests import without_digests
 from xpc.compiler.review.verifying import Verify
 from xpc.compiler.review.verifying.file_differences import differences
 from xpc.compiler.review.verifying.images import image_drifts
-from xpc.compiler.review.verifying.recompiled import Table, recheck, recompiled, sweep_files
+from xpc.compiler.review.verifying.recompiled import RecompileError, Table, recheck, recompiled, sweep_files
 from xpc.compiler.spec.checked import CheckedSpec
 from xpc.grammar.diagnostic import ERROR
 from xpc.grammar.record import evolve
@@ -223,21 +224,21 @@ def _own_drifts(
     broken: list[str] = []
     members: dict[str, tuple[CheckedSpec, Mapping[str, bytes]]] = {}
     for path, table in bundles:
-        made = recompiled(path, table, memory, options.quick)
-        if isinstance(made, str):
+        try:
+            made = recompiled(path, table, memory, options.quick)
+        except RecompileError as error:
             looked = f"; {LOOKED}" if "weights" in table else ""
-            broken.append(f"{os.path.join(path, bundled.SPEC)} does not compile here: {made}{looked}")
+            broken.append(f"{os.path.join(path, bundled.SPEC)} does not compile here: {error}{looked}")
             continue
         broken += [*_weights(path, made[0], table), *image_drifts(path, made[0])]
         prefix = os.path.relpath(path, folder).replace(os.sep, "/") + "/" if path != folder else ""
         expected |= {prefix + name: data for name, data in made[1].items()}
         members[os.path.basename(path)] = made
     if len(members) == len(bundles) and "sweep.toml" in found.files and "bundle.toml" not in found.files:
-        top = sweep_files(folder, members)
-        if isinstance(top, str):
-            broken.append(f"{os.path.join(folder, 'sweep.toml')}: {top}")
-        else:
-            expected |= top
+        try:
+            expected |= sweep_files(folder, members)
+        except RecompileError as error:
+            broken.append(f"{os.path.join(folder, 'sweep.toml')}: {error}")
     return [spec for spec, _ in members.values()], broken or list(differences(folder, found, expected))
 
 
@@ -245,8 +246,11 @@ def _run(bundle: tuple[str, Table], out: str) -> tuple[str, int]:
     from xpc.compiler.review.finished_run import verify_run
     from xpc.compiler.review.run_length import run_length
 
-    spec = recheck(*bundle, None, False) if bundle[1]["bundle"]["xpc"] == __version__ else ""
-    text, status = verify_run(bundle[0], out, None if isinstance(spec, str) else run_length(spec).steps)
+    steps = None
+    if bundle[1]["bundle"]["xpc"] == __version__:
+        with suppress(RecompileError):
+            steps = run_length(recheck(*bundle, None, False)).steps
+    text, status = verify_run(bundle[0], out, steps)
     return "".join(f"{visible(line, LONGEST)}\n" for line in text.splitlines()), status
 
 

@@ -8,12 +8,13 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from attrs import asdict, frozen
 from machine import Machine, output
 
-from xpc.compiler.plan.load import Load
+from xpc.compiler.plan.load import Load, UnknownMemory
 from xpc.compiler.plan.memory import memory
 from xpc.compiler.registry.types import ModelFacts
 
@@ -71,13 +72,15 @@ def planned(shape: Shape, parameters: int) -> dict[str, float]:
     )  # fmt: skip
     mixed = shape.precision == "mixed"
     weight = 4.0 if mixed else 2.0
-    found = memory(Load(
+    load = Load(
         facts=facts, family="qwen2", engine="none", stage=0, world=1, shard=1, offload=0, element=2, weight=weight,
         amp=mixed, moments=2 * weight, temporary=weight, micro=1, length=shape.tokens, accumulates=False,
         checkpointing=shape.checkpointing, attention="sdpa", loss="fused" if shape.head == "liger" else "kept",
         trained=float(parameters),
-    ))  # fmt: skip
-    return {} if isinstance(found, str) else {name: sum(one.values()) for name, one in found.phases.items()}
+    )  # fmt: skip
+    with suppress(UnknownMemory):
+        return {name: sum(one.values()) for name, one in memory(load).phases.items()}
+    return {}
 
 
 def read(shape: Shape, location: Machine) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import os
 import statistics
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import heldout
 import later
@@ -20,7 +21,7 @@ import utilisation
 from points import Row
 
 from xpc.compiler.plan import GIB, HIGH, verdict
-from xpc.compiler.plan.load import Load
+from xpc.compiler.plan.load import Load, UnknownMemory
 from xpc.compiler.plan.memory import memory
 from xpc.compiler.plan.time import Work, range_of, sent, speed, table, touched
 from xpc.compiler.registry import find_model
@@ -41,8 +42,9 @@ def peak(row: Row) -> float | None:
     """The peak memory in GiB that the plan predicts for a measured run. None if the plan has no coefficients for the
     model's family.
     """
-    found = memory(points.load(row))
-    return None if isinstance(found, str) else found.peak / GIB
+    with suppress(UnknownMemory):
+        return memory(points.load(row)).peak / GIB
+    return None
 
 
 def exact(row: Row) -> bool:
@@ -78,10 +80,21 @@ def line(name: str, found: Sequence[float]) -> str:
     )
 
 
+def unknown(load: Load) -> str:
+    """The reason why the plan cannot predict the memory of a load, or ""."""
+    try:
+        memory(load)
+    except UnknownMemory as error:
+        return str(error)
+    return ""
+
+
 def judged(row: Row) -> str:
     """The plan's verdict (`fits`, `tight`, `no` or `unknown`) for a measured run on its GPU."""
-    found = memory(points.load(row))
-    return "unknown" if isinstance(found, str) else verdict(found.peak, row["capacity_gib"] * GIB, found.low)
+    with suppress(UnknownMemory):
+        found = memory(points.load(row))
+        return verdict(found.peak, row["capacity_gib"] * GIB, found.low)
+    return "unknown"
 
 
 def head_load(row: Row, length: int) -> Load | None:
@@ -106,12 +119,12 @@ def heads() -> list[str]:
     for row in points.rows("fused_head_points.jsonl"):
         measured, length = row["peak_gib"], row.get("seq", 2048)
         load = head_load(row, length)
-        found = memory(load) if load is not None else "a scoring pass without a training step is not planned"
         name, trainer = row.get("model", "gemma-3-1b"), row.get("trainer") or f"{row['mode']}, {row['loss']}"
-        if isinstance(found, str):
-            out.append(f"| {name} | {trainer} | {length:,} tokens | {measured:.2f} GiB measured | none: {found} | |")
+        why = unknown(load) if load is not None else "a scoring pass without a training step is not planned"
+        if load is None or why:
+            out.append(f"| {name} | {trainer} | {length:,} tokens | {measured:.2f} GiB measured | none: {why} | |")
             continue
-        value = found.peak / GIB
+        value = memory(load).peak / GIB
         known, planned = f"{measured:.2f} GiB measured", f"{value:.2f} GiB predicted"
         out.append(f"| {name} | {trainer} | {length:,} tokens | {known} | {planned} | {value / measured - 1:+.1%} |")
     return out
@@ -159,7 +172,6 @@ def peaks_in_range() -> tuple[int, int, float]:
     held, widths = 0, []
     for load, measured in found:
         planned = memory(load)
-        assert not isinstance(planned, str), planned
         held += planned.low <= measured * GIB <= planned.peak * HIGH
         widths.append((planned.peak * HIGH - planned.low) / planned.peak)
     return len(found), held, statistics.median(widths)
@@ -286,7 +298,7 @@ def page() -> str:
         for row in points.rows("memory_points.jsonl")
         if points.contradicts(row)
     ]
-    unknown = sorted({f"{row['model']}: {found}" for row in rows if isinstance(found := memory(points.load(row)), str)})
+    unplanned = sorted({f"{row['model']}: {why}" for row in rows if (why := unknown(points.load(row)))})
     tools = []
     if os.path.exists(OTHERS):
         with open(OTHERS, encoding="utf-8") as handle:
@@ -353,7 +365,7 @@ def page() -> str:
             "",
             "For these measurements the plan has no prediction:",
             "",
-            *(f"- {one}" for one in unknown or ["none"]),
+            *(f"- {one}" for one in unplanned or ["none"]),
             "",
             *NOTES,
             "",

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 import points
 import utilisation
 from points import SITES, Row
 
 from xpc.compiler.plan import GIB, packed_bytes, verdict
-from xpc.compiler.plan.load import Adapters, Load
+from xpc.compiler.plan.load import Adapters, Load, UnknownMemory
 from xpc.compiler.plan.memory import memory
 from xpc.compiler.plan.time import Speed, speed
 from xpc.compiler.registry import find_gpu
@@ -72,8 +73,9 @@ def load(row: Row) -> Load:
 
 def peak(row: Row) -> float | None:
     """The predicted peak in GiB; None if the plan says `unknown`."""
-    found = memory(load(row))
-    return None if isinstance(found, str) else found.peak / GIB
+    with suppress(UnknownMemory):
+        return memory(load(row)).peak / GIB
+    return None
 
 
 def memory_rows() -> list[Row]:
@@ -116,9 +118,12 @@ def memory_error(row: Row) -> float | None:
 
 def judged(row: Row) -> str:
     """The plan's verdict (`fits`, `tight`, `no` or `unknown`) for a measured run on its GPU."""
-    found, gpu = memory(load(row)), find_gpu(row["gpu"])
+    gpu = find_gpu(row["gpu"])
     assert gpu is not None, row["gpu"]
-    return "unknown" if isinstance(found, str) else verdict(found.peak, gpu.memory_gib * GIB, found.low)
+    with suppress(UnknownMemory):
+        found = memory(load(row))
+        return verdict(found.peak, gpu.memory_gib * GIB, found.low)
+    return "unknown"
 
 
 def speed_error(row: Row) -> float | None:

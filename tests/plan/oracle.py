@@ -288,7 +288,6 @@ def off_by(family: str, shape: tuple[int, ...], rank: int, rows: Mapping[str, Ma
     from xpc.compiler.plan.coefficients import saved as predicted
 
     known, length, how = facts(family, shape), LENGTHS[-1], modes(family)
-    assert not isinstance(known, str), known
     out = {}
     for mode, measured in measure(family, shape, rank, {mode: how[mode] for mode in rows}).items():
         linear, quadratic = growth(measured)
@@ -313,7 +312,6 @@ def coefficients(family: str, requested: dict[str, dict[str, Any]]) -> dict[str,
     measured = []
     for number, shape in enumerate(shapes(family)):
         known = facts(family, shape)
-        assert not isinstance(known, str), known
         rank = (4, 8, 16, 6)[number % 4]
         measured.append((sizes(known, rank), measure(family, shape, rank, requested)))
     out = {}

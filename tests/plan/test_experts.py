@@ -75,7 +75,6 @@ def test_adapters_have_the_parameters_that_peft_makes(stack: str, tmp_path: Path
     assert known is not None
     for (family, targets, named), trained in zip(families_to_adapt(), real, strict=True):
         facts = facts_from_config({"model_type": family, **CONFIGS[family]}, family, family)
-        assert not isinstance(facts, str), facts
         if isinstance(trained, str):
             continue  # this stack does not have the family, or peft does not have the argument
         layers, merged = adapter_layers(known, facts, targets, named)

@@ -22,7 +22,6 @@ def test_layers_without_experts_are_a_kind_of_their_own() -> None:
               "vocab_size": 128, "max_position_embeddings": 64, "moe_intermediate_size": 32, "n_routed_experts": 4,
               "num_experts_per_tok": 2, "n_shared_experts": 2, "first_k_dense_replace": 1}  # fmt: skip
     facts = facts_from_config({"model_type": "deepseek_v3", **config}, "d", "d")
-    assert not isinstance(facts, str)
     (one, dense), (two, sparse) = layer_kinds(facts)
     assert (one, dense.experts, dense.intermediate) == (1, 0, 160)
     assert (two, sparse.experts, sparse.intermediate, sparse.shared_width) == (2, 4, 32, 64)
@@ -38,7 +37,6 @@ def test_a_dense_layer_and_one_with_experts_keep_what_the_plan_says(family: str)
     shape = models.shapes(family)[4]
     keys = {**models.config(family, shape, 2), "first_k_dense_replace": 1, "mlp_layer_types": ["dense", "sparse"]}
     facts = facts_from_config(keys, family, family)
-    assert not isinstance(facts, str)
     assert [number for number, _ in layer_kinds(facts)] == [1, 1]
     config = models.transformers.AutoConfig.for_model(keys.pop("model_type"), pad_token_id=0, **keys)
     model = models.transformers.AutoModel.from_config(config, attn_implementation="efficient")
@@ -49,8 +47,6 @@ def test_a_dense_layer_and_one_with_experts_keep_what_the_plan_says(family: str)
         attention="sdpa", loss="fused", trained=float(facts.params),
     )  # fmt: skip
     found, recomputed = memory(load), memory(evolve(load, checkpointing=True))
-    assert not isinstance(found, str), found
-    assert not isinstance(recomputed, str), recomputed
     planned = found.phases["forward"]["activations"]
     assert measured <= planned < 1.1 * measured
     assert planned / 2 < recomputed.phases["backward"]["recomputation"] < planned

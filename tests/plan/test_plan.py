@@ -85,11 +85,10 @@ def test_the_fused_head_is_within_six_hundredths():
         if row.get("loss") == "chunked_nll":
             continue
         load = accuracy.head_load(row, row.get("seq", 2048))
-        found = None if load is None else memory(load)
-        if found is None or isinstance(found, str):
+        if load is None or accuracy.unknown(load):
             continue
         seen += 1
-        assert abs(found.peak / GIB / row["peak_gib"] - 1) <= 0.06, row
+        assert abs(memory(load).peak / GIB / row["peak_gib"] - 1) <= 0.06, row
     assert seen == 6
 
 
@@ -128,7 +127,7 @@ def test_a_family_without_coefficients_is_unknown(planned):
     assert (found["verdict"] == "unknown") == ("smollm3" not in known)
     assert (found["per_gpu"] is None) == ("smollm3" not in known)
     load = evolve(points.load(accuracy.kept()[0]), family="not-a-family")
-    assert "make coefficients" in str(memory(load))
+    assert "make coefficients" in accuracy.unknown(load)
 
 
 def test_windows_shorten_the_longest_row_of_gemma(planned):
@@ -322,7 +321,6 @@ def test_less_memory_where_less_is_kept():
 
     def peak(**changes: object) -> float:
         found = memory(evolve(base, **changes))
-        assert not isinstance(found, str)
         return found.peak
 
     whole = peak()

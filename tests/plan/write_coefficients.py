@@ -21,6 +21,7 @@ import oracle
 
 from xpc.compiler.plan import coefficients
 from xpc.compiler.registry import families
+from xpc.compiler.registry.config_json import ConfigError
 from xpc.compiler.stacks import DEFAULT
 
 FIRST = (
@@ -81,12 +82,13 @@ def main(stack: str, requested: list[str]) -> None:
     versions = {one.__name__: one.__version__.partition("+")[0] for one in (torch, transformers, peft)}
     order = [*FIRST, *(name for name in families() if name not in FIRST)]
     for family in requested or order:
-        why = family_models.facts(family, family_models.shapes(family)[0])
         try:
-            why = why if isinstance(why, str) else family_models.uncounted(family)
+            why = family_models.uncounted(family)
+        except ConfigError as error:
+            why = str(error)
         except Exception as error:
             why = f"{type(error).__name__}: {error}"[:300]
-        if isinstance(why, str):
+        if why is not None:
             print(f"{family}: {why}", flush=True)
             continue
         known, before = before_now(stack, family, versions)

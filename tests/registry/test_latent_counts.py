@@ -73,7 +73,6 @@ def test_latent_attention_has_the_parameters_that_are_counted(stack: str, tmp_pa
     assert len(real) == len(given)
     for (family, keys), (whole, trained) in zip(given, real, strict=True):
         facts = facts_from_config({"model_type": family, **keys}, family, family)
-        assert not isinstance(facts, str), facts
         if isinstance(whole, str):
             # the stack lacks the family; or it has transformers 4.52, in which queries always have a low rank
             assert known.lacks_family(family) or keys["q_lora_rank"] is None, (family, whole)
@@ -113,7 +112,6 @@ def test_a_dense_model_with_latent_attention_has_a_plan(tmp_path: Path) -> None:
     """
     full = planned(tmp_path, YOUTU, "model(dtype=fp32)").memory
     facts = facts_from_config(YOUTU, "youtu", "youtu")
-    assert not isinstance(facts, str)
     assert facts.params == 1_961_560_064
     assert 16 * facts.params < full.peak < 25 * facts.params
     assert planned(tmp_path, YOUTU, "lora").memory.peak < full.peak / 2

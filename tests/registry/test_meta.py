@@ -2,10 +2,13 @@
 meta device.
 """
 
+from contextlib import suppress
+
 import pytest
 
 from xpc.compiler.registry import build
 from xpc.compiler.registry.architecture import facts_from_config
+from xpc.compiler.registry.config_json import ConfigError
 from xpc.compiler.registry.types import IMAGE_FAMILIES
 
 pytestmark = pytest.mark.slow
@@ -43,7 +46,6 @@ def test_the_closed_form_counts_what_the_module_holds(alias, counts):
     if key not in counts:
         counts[key] = real_parameters(config)
     facts = facts_from_config(config, alias, MODELS[alias]["id"])
-    assert not isinstance(facts, str), facts
     assert facts.params == counts[key]
 
 
@@ -111,7 +113,6 @@ def test_a_switch_of_the_closed_form_counts_what_the_module_holds(switch):
     if config["model_type"] == "falcon":
         config = {k: v for k, v in config.items() if k not in ("num_key_value_heads", "intermediate_size")}
     facts = facts_from_config(config, "tiny", "models/tiny")
-    assert not isinstance(facts, str), facts
     assert facts.params == real_parameters(config)
 
 
@@ -133,8 +134,8 @@ def test_no_model_type_of_transformers_is_counted_wrongly():
     for model_type in sorted(set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES) - known):
         saved = CONFIG_MAPPING[model_type]().to_dict()
         sizes = {**TINY, "tie_word_embeddings": False, **({"head_dim": 16} if saved.get("head_dim") else {})}
-        facts = facts_from_config({**saved, **sizes, "model_type": model_type}, "tiny", "models/tiny")
-        if not isinstance(facts, str):
+        with suppress(ConfigError):
+            facts = facts_from_config({**saved, **sizes, "model_type": model_type}, "tiny", "models/tiny")
             counted += 1
             assert facts.params == real_parameters({**sizes, "model_type": model_type}), model_type
     # The generic formula covers some of these model types, such as ernie4_5, helium and internlm3.
@@ -152,5 +153,4 @@ def test_an_absent_tie_word_embeddings_means_what_the_class_means(model_type):
     if model_type in IMAGE_FAMILIES:
         config["vision_config"] = {"hidden_size": 32, "intermediate_size": 64, "depth": 2}
     facts = facts_from_config(config, "tiny", "models/tiny")
-    assert not isinstance(facts, str), facts
     assert facts.tied == transformers.AutoConfig.for_model(model_type).tie_word_embeddings

@@ -39,17 +39,17 @@ DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 Table = Mapping[str, Mapping[str, str]]
 
 
+class RecompileError(Exception):
+    """Raised if the spec of a bundle, or the list of a sweep's members, has an error. The message is a phrase."""
+
+
 def recompiled(
     folder: str, table: Table, memory: FileMemory | None, trusted: bool
-) -> tuple[CheckedSpec, dict[str, bytes]] | str:
-    """Return a pair: the checked spec of a bundle, and the files that this spec compiles to. If there is an error,
-    return its message instead. `table` is the manifest of the bundle.
-
-    `memory` and `trusted` are passed to `recheck`.
+) -> tuple[CheckedSpec, dict[str, bytes]]:
+    """Return a pair: the checked spec of a bundle, and the files that this spec compiles to. `table` is the manifest of
+    the bundle. `memory` and `trusted` are passed to `recheck`. Raises RecompileError.
     """
     spec = recheck(folder, table, memory, trusted)
-    if isinstance(spec, str):
-        return spec
     files = lower(spec)
     stated = table["bundle"].get("spec_digest")
     # the manifest has the digest of the user's spec; the bundle's own spec.xp is another file with another digest
@@ -60,8 +60,8 @@ def recompiled(
     return spec, files
 
 
-def recheck(folder: str, table: Table, memory: FileMemory | None, trusted: bool) -> CheckedSpec | str:
-    """Check the spec of the bundle again, under its original name. Return the checked spec, or the message of the first
+def recheck(folder: str, table: Table, memory: FileMemory | None, trusted: bool) -> CheckedSpec:
+    """Check the spec of the bundle again, under its original name. Raises RecompileError with the message of the first
     error.
 
     The digests of the files of local models, and of the images that rows name, are computed. With `trusted`, an
@@ -77,7 +77,7 @@ def recheck(folder: str, table: Table, memory: FileMemory | None, trusted: bool)
     checked = check_text(data, table["bundle"]["spec"], workspace)
     spec = checked.spec
     if spec is None:
-        return next(one.message for one in checked.problems if one.severity == ERROR)
+        raise RecompileError(next(one.message for one in checked.problems if one.severity == ERROR))
     spec = _with_bases(spec, text)
     above, name = os.path.split(os.path.abspath(folder))
     inside = f"{spec.name}.bundle/members/{name}" if os.path.basename(above) == "members" else ""
@@ -133,9 +133,9 @@ def _with_bases(spec: CheckedSpec, text: str) -> CheckedSpec:
     return evolve(spec, values=values, extra=extra)
 
 
-def sweep_files(folder: str, members: Mapping[str, tuple[CheckedSpec, Mapping[str, bytes]]]) -> dict[str, bytes] | str:
-    """Return the files that a sweep's folder should contain, apart from the folder `members/`, by name. If there is an
-    error, return a sentence about it instead. `members` are in the order of sweep.toml.
+def sweep_files(folder: str, members: Mapping[str, tuple[CheckedSpec, Mapping[str, bytes]]]) -> dict[str, bytes]:
+    """Return the files that a sweep's folder should contain, apart from the folder `members/`, by name. `members` are
+    in the order of sweep.toml. Raises RecompileError.
     """
     table = read_toml(os.path.join(folder, "sweep.toml"))
     try:
@@ -147,18 +147,18 @@ def sweep_files(folder: str, members: Mapping[str, tuple[CheckedSpec, Mapping[st
         assert DIGEST.fullmatch(digest)
         assert all(isinstance(name, str) and set(settings) <= {*BY_PATH, "model"} for name, settings in stated)
     except (AssertionError, AttributeError, KeyError, TypeError):
-        return "is not a list of members"
+        raise RecompileError("is not a list of members") from None
     if sorted(name for name, _ in stated) != sorted(members):
-        return "its list of members differs from the folders"
+        raise RecompileError("its list of members differs from the folders")
     if {members[name][0].source.name for name, _ in stated} != {source}:
-        return f"it names the spec {source}, and its members name another spec"
+        raise RecompileError(f"it names the spec {source}, and its members name another spec")
     made = [
         Member(name, index, tuple((path, "") for path in settings), members[name][0])
         for index, (name, settings) in enumerate(stated)
     ]
     misnamed = next((one for one in made if not _agrees(one)), None)
     if misnamed is not None:
-        return f"the settings of {misnamed.name} do not match its name"
+        raise RecompileError(f"the settings of {misnamed.name} do not match its name")
     pins = {name: pin(members[name][1][LIST]) for name, _ in stated}
     digests = [shared_digest(members[name][1][bundled.MANIFEST]) for name, _ in stated]
     first = evolve(made[0].spec, name=title, folder="") if made[0].spec is not None else None

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from xpc.compiler.data.row_counts import available, mixture_rows
+from xpc.compiler.data.row_counts import MixtureError, available, mixture_rows
 from xpc.compiler.rules.core.conditions import mixture
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.rules.data.sources import reading, stored_rows
@@ -68,11 +68,12 @@ def shares(spec: Spec) -> Iterator[Finding]:
             replace=f"share = {_percent(rest)}" if rest > TOLERANCE else None,
         )
         return
-    found = mixture_rows(spec)
-    if isinstance(found, str):
+    try:
+        mixture_rows(spec)
+    except MixtureError as error:
         yield Finding(
             last.share_label or last.label,
-            f"the mixture cannot be drawn: {found}",
+            f"the mixture cannot be drawn: {error}",
             "use more rows of this source, or make its `share` or `data(holdout)` smaller",
             severity=None if all(one.path is not None for one in spec.data) else "warning",
         )
@@ -137,8 +138,12 @@ def rows_of_a_mixture(spec: Spec) -> Iterator[Finding]:
 
     Source: the runtime's `shares.py`, which computes these numbers for the compiler as well.
     """
-    found, location = mixture_rows(spec), spec.data[0].share_label
-    if location is None or isinstance(found, str) or not all(one.share for one in spec.data):
+    location = spec.data[0].share_label
+    if location is None or not all(one.share for one in spec.data):
+        return
+    try:
+        found = mixture_rows(spec)
+    except MixtureError:
         return
     if found is None:
         unknown = next(one for one in spec.data if available(one) is None)

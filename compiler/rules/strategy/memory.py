@@ -169,13 +169,13 @@ def _verdict(spec: Spec) -> tuple[Memory, str] | None:
 def _planned(spec: Spec) -> Memory | None:
     """The predicted memory of one GPU, or None if the plan cannot predict it."""
     from xpc.compiler.plan.from_spec import load_of
+    from xpc.compiler.plan.load import UnknownMemory
     from xpc.compiler.plan.memory import memory
 
-    load = load_of(spec)
-    if isinstance(load, str):
+    try:
+        return memory(load_of(spec))
+    except UnknownMemory:
         return None
-    held = memory(load)
-    return None if isinstance(held, str) else held
 
 
 def _finding(spec: Spec, held: Memory, needs: str, severity: str | None = None) -> Finding:
