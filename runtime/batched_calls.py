@@ -63,7 +63,7 @@ class Placeholder:
     def __init__(self, text: "Text", name: str) -> None:
         object.__setattr__(self, "place", (text, name))
 
-    def __getattribute__(self, name: str) -> Any:
+    def __getattribute__(self, name: str) -> object:
         raise Stopped
 
     def _read(self, *_: Any) -> Any:
@@ -95,7 +95,7 @@ class Text:
     def __init__(self, text: str, options: "Options") -> None:
         self.text, self.options = text, options
         self.values: dict[str, Any] | None = None
-        self.encoding: Any = None
+        self.encoding: object = None
         self.spans: Sequence[tuple[int, int]] | None = None
         """The ranges of characters of the answers, if the chat template was applied with an assistant mask."""
         self.learned = False
@@ -135,7 +135,7 @@ class Encoding:
     def __init__(self, text: Text) -> None:
         self._text = text
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         if self._text.encoding is None:
             raise OffsetsRead(self._text)
         return getattr(self._text.encoding, name)
@@ -149,10 +149,10 @@ class WithoutOffsets:
     def __init__(self, core: Any) -> None:
         object.__setattr__(self, "core", core)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self.core, "encode_batch_fast" if name == "encode_batch" else name)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         setattr(self.core, name, value)
 
 
@@ -189,10 +189,10 @@ class Recorder:
         class Replaced(self.kind):  # type: ignore[misc, name-defined]
             """The tokenizer's class while a group of rows is prepared. It records the tokenizer's calls."""
 
-            def __call__(self, text: Any = None, *args: Any, **options: Any) -> Any:
+            def __call__(self, text: object = None, *args: object, **options: object) -> object:
                 return recorder.call(text, args, options)
 
-            def apply_chat_template(self, *args: Any, **options: Any) -> Any:
+            def apply_chat_template(self, *args: Any, **options: object) -> object:
                 return recorder.chat(super().apply_chat_template, args, options)
 
         self.replaced = Replaced
@@ -202,7 +202,7 @@ class Recorder:
         """The number of bytes of each token, used instead of offsets; None unless the tokenizer is a byte-level BPE."""
         return PLACES["token_bytes"](self.tokenizer._tokenizer)
 
-    def results(self, function: Callable[[int], dict[str, Any]], places: Sequence[int]) -> list[dict[str, Any]]:
+    def results(self, function: Callable[[int], dict[str, object]], places: Sequence[int]) -> list[dict[str, object]]:
         """The results of ``function`` for the rows with these numbers, in this order. All texts that it tokenizes are
         encoded together.
 
@@ -257,7 +257,7 @@ class Recorder:
         self.last = self._made(found)
         return self.last
 
-    def chat(self, real: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    def chat(self, real: Callable[..., object], args: tuple[object, ...], options: dict[str, object]) -> Any:
         """The result of apply_chat_template. If the same call has already returned an encoding, the chat is not
         rendered again.
         """
@@ -284,7 +284,7 @@ class Recorder:
             calls.chats.append((calls.texts[calls.text - 1] if same else None, calls.text, calls.rendering))
         return out
 
-    def render(self, real: Callable[..., Any], options: dict[str, Any]) -> Any:
+    def render(self, real: Callable[..., Any], options: dict[str, object]) -> object:
         """Render a chat template, or return its text from the first run of the function."""
         calls = self.calls
         if calls.rendering == len(calls.rendered):
@@ -292,14 +292,14 @@ class Recorder:
         calls.rendering += 1
         return calls.rendered[calls.rendering - 1]
 
-    def _made(self, text: Text) -> Any:
+    def _made(self, text: Text) -> object:
         """A new encoding, as the tokenizer returns it for this text."""
         values: dict[str, Any] = {one: (Mask if one == MASK else Placeholder)(text, one) for one in text.names()}
         if text.values is not None:
             values = {name: list(one) if type(one) is list else one for name, one in text.values.items()}
         return self.made(values, encoding=[Encoding(text)], n_sequences=1)
 
-    def _options(self, given: dict[str, Any]) -> Options:
+    def _options(self, given: dict[str, object]) -> Options:
         for one in self.options:
             if one.given == given:
                 return one
@@ -387,12 +387,12 @@ def holds_placeholders(value: Any) -> bool:
     return any(map(holds_placeholders, value)) if type(value) in (list, tuple) else type(value) not in PLAIN
 
 
-def _hidden(row: Mapping[str, Any]) -> bool:
+def _hidden(row: Mapping[str, object]) -> bool:
     """Whether a row has placeholders inside lists or dictionaries, where ``filled`` would not find them."""
     return any(not isinstance(one, Placeholder) and holds_placeholders(one) for one in row.values())
 
 
-def filled(value: Any) -> Any:
+def filled(value: object) -> object:
     """The value of a placeholder; any other value is returned unchanged."""
     if not isinstance(value, Placeholder):
         return value

@@ -42,7 +42,7 @@ class Row(MutableMapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         return self.own[name] if name in self.own else self.batch[name][self.at]
 
-    def __setitem__(self, name: str, value: Any) -> None:
+    def __setitem__(self, name: str, value: object) -> None:
         self.own[name] = value
 
     def __delitem__(self, name: str) -> None:
@@ -64,14 +64,14 @@ def _batched(
     first: int,
     removed: Collection[str],
     options: Mapping[str, Any],
-) -> Callable[..., Any]:
+) -> Callable[..., object]:
     """Make a function of a batch of rows from ``function``, a function of one row.
 
     Each process maps a part of the rows. ``first`` is the number of the part's first row; the indices count from it.
     """
 
-    def grouped(batch: Mapping[str, Any], indices: Sequence[int] = ()) -> dict[str, list[Any]]:
-        def called(at: int) -> dict[str, Any]:
+    def grouped(batch: Mapping[str, Any], indices: Sequence[int] = ()) -> dict[str, list[object]]:
+        def called(at: int) -> dict[str, object]:
             row = Row(batch, at)
             out = function(row, *[first + one for one in indices[at : at + 1]], **options)
             if not isinstance(out, Mapping):
@@ -90,7 +90,7 @@ def _batched(
     return grouped
 
 
-def _value(batch: Mapping[str, Any], row: Mapping[str, Any], at: int, name: str) -> Any:
+def _value(batch: Mapping[str, Any], row: Mapping[str, object], at: int, name: str) -> object:
     """The value of a column: the value that the function has set, or else the stored value. Raises NotBatched if the
     row has no such column.
     """
@@ -101,7 +101,7 @@ def _value(batch: Mapping[str, Any], row: Mapping[str, Any], at: int, name: str)
     return batch[name][at]
 
 
-def _compact(values: list[Any]) -> list[Any]:
+def _compact(values: list[object]) -> list[Any]:
     """Convert lists of whole numbers to arrays, because datasets writes an array without reading each number. Other
     values are returned unchanged."""
     import numpy
@@ -112,7 +112,7 @@ def _compact(values: list[Any]) -> list[Any]:
     return arrays if all(one.dtype == "int64" and one.ndim == 1 for one in arrays) else values
 
 
-def _build_labels(table: Any, mask_columns: Sequence[str]) -> dict[str, Any]:
+def _build_labels(table: object, mask_columns: Sequence[str]) -> dict[str, Any]:
     """The labels for SFT, as Arrow columns: a token's id, or -100 for a token whose mask is 0."""
     import pyarrow.compute as compute
 
@@ -126,7 +126,7 @@ def _build_labels(table: Any, mask_columns: Sequence[str]) -> dict[str, Any]:
     return {"labels": _lists(flat, lengths)}
 
 
-def _truncate(table: Any, sl: slice) -> dict[str, Any]:
+def _truncate(table: Any, sl: slice) -> dict[str, object]:
     """The columns for SFT as Arrow columns, token ids and labels: each row is cut to the slice ``sl``."""
     import numpy
 
@@ -143,7 +143,7 @@ def _truncate(table: Any, sl: slice) -> dict[str, Any]:
     return out
 
 
-def _any_learned(table: Any) -> list[bool]:
+def _any_learned(table: object) -> list[bool]:
     """For each row of SFT's labels, whether any token is learned. trl drops rows with no learned token."""
     import numpy
 
@@ -163,7 +163,7 @@ def _tokens(table: Any, name: str) -> tuple[Any, Any]:
     return flat, column.value_lengths().to_numpy(zero_copy_only=False).astype("int64")
 
 
-def _lists(flat: Any, lengths: Any) -> Any:
+def _lists(flat: object, lengths: Any) -> object:
     """A column of lists: the values ``flat``, divided into lists of these lengths."""
     import numpy
     import pyarrow
@@ -171,7 +171,7 @@ def _lists(flat: Any, lengths: Any) -> Any:
     return pyarrow.ListArray.from_arrays(numpy.append(0, numpy.cumsum(lengths)).astype("int32"), flat)
 
 
-COLUMNS: Mapping[str, Callable[..., Any]] = {
+COLUMNS: Mapping[str, Callable[..., object]] = {
     "9e1026bc84d33724": _build_labels,
     "38267dd5b0b71f1e": _truncate,
     "48560174eed0b75b": _any_learned,
@@ -181,7 +181,7 @@ Arrow table. The functions are those of trl 1.16's SFT trainer. A function with 
 """
 
 
-def on_columns(function: Callable[..., Any]) -> Callable[..., Any] | None:
+def on_columns(function: Callable[..., object]) -> Callable[..., Any] | None:
     """The function of an Arrow table that replaces ``function``, a function of one row. None if `COLUMNS` has no
     replacement."""
     try:
@@ -191,7 +191,7 @@ def on_columns(function: Callable[..., Any]) -> Callable[..., Any] | None:
     return COLUMNS.get(sha256(source.encode()).hexdigest()[:16])
 
 
-def _of_filter(function: Callable[..., Any]) -> Callable[..., Any]:
+def _of_filter(function: Callable[..., object]) -> Callable[..., Any]:
     """Replace the row-by-row condition of ``Dataset.filter`` by a condition on Arrow tables. ``function`` is the
     argument with which ``Dataset.filter`` calls ``Dataset.map``. Raises NotBatched if `COLUMNS` has no replacement.
     """
@@ -205,12 +205,12 @@ def _of_filter(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _of_tables(
     function: Callable[..., dict[str, Any]], removed: Sequence[str], options: Mapping[str, Any]
-) -> Callable[..., Any]:
+) -> Callable[..., object]:
     """Make a function of an Arrow table for ``Dataset.map``. It adds the columns that ``function`` computes, and drops
     the columns in ``removed``.
     """
 
-    def made(table: Any, *_: Any) -> Any:
+    def made(table: Any, *_: Any) -> object:
         out = table.drop_columns(removed)
         for name, values in function(table, **options).items():
             at = out.schema.get_field_index(name)
@@ -227,7 +227,7 @@ def mapped(
     tokenizer: "Tokenizer",
     note: Callable[[str], None],
     **options: Any,
-) -> Any:
+) -> object:
     """Do the work of ``Dataset.map`` with these options. Write the result to files whose names begin with ``path``. If
     a function is called row by row, ``note`` gets the reason.
     """
@@ -253,8 +253,8 @@ def _reason(error: Exception) -> str:
 
 
 def _in_forks(
-    real: Callable[..., Any], rows: "Rows", path: str, tokenizer: "Tokenizer", options: dict[str, Any]
-) -> Any:
+    real: Callable[..., object], rows: "Rows", path: str, tokenizer: "Tokenizer", options: dict[str, object]
+) -> object:
     """Map contiguous parts of the rows in forks, and join the forks' files. Raises NotBatched if a fork fails."""
     import datasets
 
@@ -288,7 +288,7 @@ def _in_forks(
 
 def _part(
     real: Callable[..., Any], rows: "Rows", first: int, name: str, tokenizer: "Tokenizer", options: dict[str, Any]
-) -> Any:
+) -> object:
     """Map these rows and write them to the file ``name``. ``first`` is the number of the first row."""
     arguments, removed = options.get("fn_kwargs") or {}, options.get("remove_columns") or ()
     removed = [removed] if isinstance(removed, str) else list(removed)
@@ -304,7 +304,7 @@ def _part(
     return out if columns is None else out.with_format(None)
 
 
-def _in_child(part: Callable[[int], Any], at: int, failed: str) -> NoReturn:
+def _in_child(part: Callable[[int], object], at: int, failed: str) -> NoReturn:
     """Map a part of the rows in a forked process, and write the reason of a failure to the file ``failed``."""
     try:
         part(at)

@@ -89,7 +89,7 @@ def _trained(bundle: Bundle) -> None:
         raise RunError(f"{place} contains a run of another bundle; evaluate it with the evaluate.sh of that bundle")
 
 
-def model_arguments(bundle: Bundle, plan: Mapping[str, Any]) -> dict[str, Any]:
+def model_arguments(bundle: Bundle, plan: Mapping[str, Any]) -> dict[str, object]:
     """Arguments of the harness's class for transformers models: for the trained model, or for base and adapter."""
     place, model = bundle.output_dir, bundle.model
     out: dict[str, Any] = {"pretrained": place}
@@ -148,7 +148,7 @@ def verified_folder(bundle: Bundle, folder: str) -> None:
             verified(bundle, name, digests)
 
 
-def _next_to(folder: str, files: Any) -> Any:
+def _next_to(folder: str, files: Any) -> object:
     if isinstance(files, str):
         path = os.path.join(folder, files)
         return path if os.path.exists(path) else files

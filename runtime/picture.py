@@ -86,12 +86,12 @@ def _panel(key: str) -> str:
     return "margin" if margin else "learning rate" if key == "lr" else ""
 
 
-def is_step(value: Any) -> bool:
+def is_step(value: object) -> bool:
     """Whether a value can be the step of an event."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST
 
 
-def _number(value: Any) -> float | None:
+def _number(value: object) -> float | None:
     """A number of metrics.jsonl, in which nan and infinity are strings. A number too large to draw becomes infinite."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
@@ -230,7 +230,7 @@ def panels(found: Mapping[str, Mapping[str, Points]], restarts: Sequence[float])
     return out
 
 
-def picture(events: Iterable[Mapping[str, Any]], restarts: Sequence[float]) -> str:
+def picture(events: Iterable[Mapping[str, object]], restarts: Sequence[float]) -> str:
     """The complete picture of one run: its panels, two in a row."""
     drawn = panels(curves(events), restarts) or [panel("no step was logged", ())]
     columns = min(2, len(drawn))

@@ -151,7 +151,7 @@ def stub_feature() -> "Feature":
     return StubFeature()
 
 
-def _no_reward(prompts: Sequence[Any], **_: object) -> list[float]:
+def _no_reward(prompts: Sequence[object], **_: object) -> list[float]:
     return [0.0] * len(prompts)
 
 
@@ -210,7 +210,7 @@ def _prepare(folder: str, place: str) -> None:
     say(f"{counts['rows']:,} rows are prepared in {target}; the run reads them with XPC_PREPARED={place}")
 
 
-def _prepared(bundle: "Bundle", folder: str) -> dict[str, Any]:
+def _prepared(bundle: "Bundle", folder: str) -> dict[str, object]:
     """Prepare the rows into a folder, and return the counts of rows and tokens."""
     import datasets
 
@@ -231,7 +231,7 @@ def _prepared(bundle: "Bundle", folder: str) -> dict[str, Any]:
         with truncation.watching(bundle) as counted:
             real = counted.count
 
-            def count(sizes: Any, over: Any) -> None:
+            def count(sizes: Any, over: object) -> None:
                 lengths.append(sizes.max(axis=0))
                 real(sizes, over)
 
@@ -247,7 +247,7 @@ def _prepared(bundle: "Bundle", folder: str) -> dict[str, Any]:
     return counts
 
 
-def _counts(given: int, counted: "TokenCounts", lengths: Any, prepared: Any) -> dict[str, Any]:
+def _counts(given: int, counted: "TokenCounts", lengths: Any, prepared: Any) -> dict[str, object]:
     """The counts in the form of ``xpc preview --rows``: tokens of rows before truncation, and of sequences after it."""
     import numpy
     import pyarrow.compute
@@ -270,7 +270,7 @@ def _counts(given: int, counted: "TokenCounts", lengths: Any, prepared: Any) -> 
     return found
 
 
-def _writing(folder: str, calls: list[dict[str, Any]], tokenizer: "Tokenizer") -> Mapped:
+def _writing(folder: str, calls: list[dict[str, object]], tokenizer: "Tokenizer") -> Mapped:
     """A replacement of ``Dataset.map``. It writes each result to the folder, and adds each call to ``calls``."""
     from runpy import run_path
 
@@ -278,7 +278,7 @@ def _writing(folder: str, calls: list[dict[str, Any]], tokenizer: "Tokenizer") -
 
     batched = run_path(os.path.join(os.path.dirname(os.path.abspath(__file__)), "batched_map.py"))["mapped"]
 
-    def mapped(real: Mapped, rows: "Rows", function: Any = None, **options: Any) -> Any:
+    def mapped(real: Mapped, rows: "Rows", function: Any = None, **options: Any) -> object:
         if options.get("desc"):
             say(f"{options['desc']}: {len(rows):,} rows")
         path = os.path.join(folder, f"{len(calls):03d}")
@@ -332,7 +332,7 @@ def _reading(folder: str, calls: list[dict[str, Any]]) -> Mapped:
     """A replacement of ``Dataset.map``. It returns the result that the same call had in the preparation."""
     left = iter(calls)
 
-    def mapped(real: Mapped, rows: "Rows", function: Any = None, **options: Any) -> Any:
+    def mapped(real: Mapped, rows: "Rows", function: Any = None, **options: Any) -> object:
         found = next(left, None)
         if found is not None and (found["rows"], found["columns"]) != (len(rows), list(rows.column_names)):
             from .core.errors import RunError
@@ -349,7 +349,7 @@ def _outermost(mapped: Mapped) -> Mapped:
     """Make ``mapped`` replace only outer calls of ``Dataset.map``, not calls inside another call."""
     within = False
 
-    def called(real: Mapped, rows: "Rows", function: Any = None, **options: Any) -> Any:
+    def called(real: Mapped, rows: "Rows", function: object = None, **options: object) -> object:
         nonlocal within
         if within:
             return real(rows, function, **options)
@@ -362,7 +362,7 @@ def _outermost(mapped: Mapped) -> Mapped:
     return called
 
 
-def _joined(files: Sequence[str], layout: Mapping[str, Any]) -> Any:
+def _joined(files: Sequence[str], layout: Mapping[str, Any]) -> object:
     """Load the rows of these Arrow files. ``layout`` is their output format (Dataset.format), such as torch."""
     import datasets
 

@@ -76,7 +76,7 @@ def _function(key: str) -> str:
     return name.removesuffix("/mean") if known else ""
 
 
-def _number(value: Any) -> float | None:
+def _number(value: object) -> float | None:
     """A number of metrics.jsonl, where nan and infinity are strings; None for any other value."""
     try:
         return None if isinstance(value, bool) or not isinstance(value, int | float | str) else float(value)
@@ -212,7 +212,7 @@ def weights(folder: str, base: str | None, adapters: Mapping[str, Any] | None) -
 
 
 def ending(
-    facts: Mapping[str, Any], results: str, adapters: Mapping[str, Any] | None, picture: str, metrics: str,
+    facts: Mapping[str, Any], results: str, adapters: Mapping[str, object] | None, picture: str, metrics: str,
     use: Sequence[str], bundle: str,
 ) -> str:  # fmt: skip
     """The lines that a run prints at its end.
@@ -235,7 +235,7 @@ def ending(
 
 
 def usage(
-    scores: bool, chat: bool, settings: Mapping[str, Any], system: str | None, folder: str, written: str = ""
+    scores: bool, chat: bool, settings: Mapping[str, object], system: str | None, folder: str, written: str = ""
 ) -> list[str]:
     """Lines of Python that load the weights in ``folder`` and use them. For adapters, they also load the base, with
     these ``settings`` of its configuration. If the folder has a processor, the model reads images. ``system`` is the
@@ -259,7 +259,7 @@ def usage(
     return [*_loading(folder, written or folder, task, scores, settings), *rendering, f"print(ask({call})[0]{answer})"]
 
 
-def _loading(folder: str, written: str, task: str, scores: bool, settings: Mapping[str, Any]) -> list[str]:
+def _loading(folder: str, written: str, task: str, scores: bool, settings: Mapping[str, object]) -> list[str]:
     """The lines of Python that load the weights in ``folder`` as the pipeline ``ask``.
 
     Adapters are loaded by peft. If a pipeline loaded them, it would use the base's tokenizer, which may have another
@@ -295,7 +295,7 @@ def _loading(folder: str, written: str, task: str, scores: bool, settings: Mappi
 
 
 def complete_cards(
-    folder: str, facts: Mapping[str, Any], bundle: str, sources: Sequence[Mapping[str, Any]], written: str,
+    folder: str, facts: Mapping[str, Any], bundle: str, sources: Sequence[Mapping[str, object]], written: str,
     use: Callable[[str, str], list[str]],
 ) -> None:  # fmt: skip
     """Append four parts to the model card, and to the card of merged weights: the picture, the results of summary.json,

@@ -207,7 +207,7 @@ def _code_of_others(folder: str) -> set[str]:
     return repos
 
 
-def _texts(found: Any) -> list[str]:
+def _texts(found: object) -> list[str]:
     if isinstance(found, dict | list):
         return [text for one in (found.values() if isinstance(found, dict) else found) for text in _texts(one)]
     return [found] if isinstance(found, str) else []

@@ -56,7 +56,7 @@ class TokenBytes:
         return TokenPlaces(text, ends) if len(ends) and ends[-1] == whole else None
 
 
-def token_bytes(core: Any) -> TokenBytes | None:
+def token_bytes(core: object) -> TokenBytes | None:
     """The bytes of each token of a ``tokenizers.Tokenizer``; None if it is not a byte-level BPE."""
     import tokenizers
     from tokenizers import models, normalizers
@@ -72,7 +72,7 @@ def token_bytes(core: Any) -> TokenBytes | None:
     return None if any(one.lstrip or one.rstrip for one in added) else TokenBytes(core)
 
 
-def _steps(step: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _steps(step: dict[str, Any]) -> Iterator[dict[str, object]]:
     """The steps of a pre-tokenizer. A pre-tokenizer of the type Sequence has several steps."""
     if step["type"] == "Sequence":
         for one in step["pretokenizers"]:

@@ -56,7 +56,7 @@ def read(folder: str, features: Sequence[Feature]) -> Bundle:
     return Bundle(folder, plan, _digest(folder), _pins(os.path.join(folder, "requirements.txt")), features)
 
 
-def _at(plan: Any, path: str) -> Any:
+def _at(plan: Any, path: str) -> object:
     """The value at a dotted path such as "method.name" in nested dicts; None if there is no such path."""
     for name in path.split("."):
         try:

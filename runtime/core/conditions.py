@@ -132,7 +132,7 @@ class _Read(dict[str, Any]):
         self.path = path
         self.read = read
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> object:
         return self.get(name)
 
     def get(self, name: str, default: Any = None) -> Any:

@@ -56,7 +56,7 @@ def mapped(bundle: Bundle, tokenizer: Tokenizer | None, source: Source, split: s
     return part
 
 
-def row_maker(bundle: Bundle, source: Source, chat: bool) -> Callable[[Any, int], dict[str, Any]]:
+def row_maker(bundle: Bundle, source: Source, chat: bool) -> Callable[[object, int], dict[str, object]]:
     """Return the function that gets a stored row and its number, and converts the row to trl's form. ``chat`` is true
     if the tokenizer has a chat template."""
     convert = bundle.row_format().to_row
@@ -70,9 +70,9 @@ def row_maker(bundle: Bundle, source: Source, chat: bool) -> Callable[[Any, int]
 
 
 def _row(
-    convert: Callable[..., dict[str, Any]], source: Source, how: dict[str, Any], row: Mapping[str, Any],
+    convert: Callable[..., dict[str, object]], source: Source, how: dict[str, object], row: Mapping[str, object],
     index: int,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, object]:  # fmt: skip
     """Convert a stored row to trl's form. A text in its column `system` becomes the system prompt."""
     system = row.get(SYSTEM) if not source.get("only") or SYSTEM in (source["columns"] or ()) else None
     return convert(source, row, index, **how | ({"system": system} if system and isinstance(system, str) else {}))

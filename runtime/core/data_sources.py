@@ -29,7 +29,7 @@ def reader(bundle: Bundle, source: Source, features: Iterable[Feature]) -> Calla
     return lambda *given: typed(read(*given))
 
 
-def _of_hub(bundle: Bundle, source: Source, split: str, streaming: bool) -> Any:
+def _of_hub(bundle: Bundle, source: Source, split: str, streaming: bool) -> object:
     from datasets import load_dataset
 
     if os.environ.get("XPC_STAGED"):  # stage.py has put the rows into this folder, for machines without a network

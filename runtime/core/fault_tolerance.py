@@ -39,7 +39,7 @@ class FaultTolerant(TrainerHooks):
 
     # Methods about losses: the losses of a step, and losses that are not logged yet
 
-    def training_step(self, *args: Any, **kwargs: Any) -> Any:
+    def training_step(self, *args: object, **kwargs: object) -> object:
         """Run trl's step and record a loss that is not finite. After a resume, add the losses not logged before."""
         import torch
 
@@ -51,7 +51,7 @@ class FaultTolerant(TrainerHooks):
         self.window = loss.float().clone() if self.window is None else self.window + loss
         return loss
 
-    def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
+    def get_batch_samples(self, *args: object, **kwargs: object) -> object:
         """Get the batches of a step from transformers. There are none if the run was resumed after its last step."""
         if self.state.global_step >= self.state.max_steps:
             return [], None
@@ -60,7 +60,7 @@ class FaultTolerant(TrainerHooks):
         measurements.batches(found[0], time.monotonic() - begun)
         return found
 
-    def unlogged(self) -> dict[str, Any]:
+    def unlogged(self) -> dict[str, object]:
         """Losses and metrics since the last log. They are stored in checkpoints, and a resumed run logs them."""
         kept = {
             key: list(values)
@@ -179,7 +179,7 @@ class FaultTolerant(TrainerHooks):
         finally:
             self.model.config.use_cache = False
 
-    def create_model_card(self, *args: Any, **kwargs: Any) -> None:
+    def create_model_card(self, *args: Any, **kwargs: object) -> None:
         """Write the bundle's model card. trl's card does not describe the spec and the data."""
         if rank() == 0 and os.path.isfile(self.card):
             shutil.copyfile(self.card, os.path.join(self.args.output_dir, "README.md"))

@@ -96,7 +96,7 @@ class Feature:
         """In the preflight, once per source: return findings about its first row, converted for the trainer."""
         return []
 
-    def first_rows_note(self, bundle: "Bundle", rows: list[dict[str, Any]], tokenizer: Tokenizer) -> str:
+    def first_rows_note(self, bundle: "Bundle", rows: list[dict[str, object]], tokenizer: Tokenizer) -> str:
         """A note for the end of the preflight's line about a source's first rows: "; their images add 64 tokens"."""
         return ""
 
@@ -125,7 +125,7 @@ class Feature:
 
     # Hooks for the arguments and the output folder
 
-    def before_arguments(self, bundle: "Bundle", values: dict[str, Any]) -> None:
+    def before_arguments(self, bundle: "Bundle", values: dict[str, object]) -> None:
         """Before the arguments object is made of ``values``: change ``values``. torch is already imported."""
 
     def check_checkpoint(self, path: str, world: int) -> str | None:
@@ -168,7 +168,7 @@ class Feature:
     def row_types(
         self, bundle: "Bundle", source: Source, stored: Rows, dropped: Sequence[str],
         make: Callable[[Any, int], dict[str, Any]],
-    ) -> dict[str, Any] | None:  # fmt: skip
+    ) -> dict[str, object] | None:  # fmt: skip
         """Return the types of the columns of the rows that ``make`` returns; None if they should be inferred from the
         values. ``stored`` are the rows before this conversion, still with the columns ``dropped``.
         """
@@ -199,14 +199,14 @@ class Feature:
     def tokens_counted(self, bundle: "Bundle", counts: TokenCounts, prepared: Rows) -> None:
         """Correct the token counts in ``counts``. Called when the trainer has tokenized its rows into ``prepared``."""
 
-    def local_model(self, bundle: "Bundle", model: Mapping[str, Any], place: str) -> str:
+    def local_model(self, bundle: "Bundle", model: Mapping[str, object], place: str) -> str:
         """The folder to load a local model from. By default, this is ``place``. Raises RunError if it is missing."""
         return place
 
     def before_model(self, bundle: "Bundle") -> None:
         """Called before the model is loaded."""
 
-    def model_options(self, bundle: "Bundle", options: dict[str, Any]) -> None:
+    def model_options(self, bundle: "Bundle", options: dict[str, object]) -> None:
         """Before the model is loaded: add keyword arguments of ``from_pretrained`` to ``options``."""
 
     def model_class(self, bundle: "Bundle", kind: ModelClass) -> ModelClass:
@@ -247,11 +247,11 @@ class Feature:
     def before_first_step(self, bundle: "Bundle", trainer: Trainer) -> None:
         """Called before the first step of this start, after the model is wrapped for its strategy. Raises RunError."""
 
-    def log_line(self, bundle: "Bundle", event: Mapping[str, Any]) -> str:
+    def log_line(self, bundle: "Bundle", event: Mapping[str, object]) -> str:
         """The progress line of an event other than a training step, or ""."""
         return ""
 
-    def log_words(self, bundle: "Bundle", event: Mapping[str, Any]) -> list[str]:
+    def log_words(self, bundle: "Bundle", event: Mapping[str, object]) -> list[str]:
         """Words that follow the loss in the progress line of a training step."""
         return []
 
@@ -263,13 +263,13 @@ class Feature:
     def final_saved(self, bundle: "Bundle", trainer: Trainer, tokenizer: Tokenizer) -> None:
         """Called after the final model is saved."""
 
-    def base_settings(self, bundle: "Bundle", trainer: Trainer) -> dict[str, Any]:
+    def base_settings(self, bundle: "Bundle", trainer: Trainer) -> dict[str, object]:
         """Settings of the base model's configuration that changed. Code that loads the adapter must set them, too."""
         return {}
 
     def last_evaluation(
         self, bundle: "Bundle", metrics_path: str, state: State
-    ) -> tuple[dict[str, Any] | None, str] | None:
+    ) -> tuple[dict[str, object] | None, str] | None:
         """For the summary: return the last evaluation, or None if there was none, and its lines for the terminal."""
         return None
 
@@ -319,7 +319,7 @@ class Bundle:
         """The hub id or folder of the model that training starts from. Raises RunError for a missing folder."""
         return self.path_of(self.model)
 
-    def path_of(self, model: Mapping[str, Any]) -> str:
+    def path_of(self, model: Mapping[str, object]) -> str:
         """The hub id of a model, or the path of its folder. Raises RunError for a missing folder."""
         place = str(model["id"] or model["path"])
         for feature in self.features:
@@ -336,7 +336,7 @@ class Bundle:
         found = (feature.check_checkpoint(path, world) for feature in self.features)
         return next((why for why in found if why is not None), None)
 
-    def loading(self) -> dict[str, Any]:
+    def loading(self) -> dict[str, object]:
         """Arguments for loading the model, its configuration and its tokenizer: revision and trust_remote_code."""
         revision = self.model["revision"] if self.model["id"] is not None else None
         return {"revision": revision or "main", "trust_remote_code": self.model["trust_remote_code"]}

@@ -20,7 +20,7 @@ OTHER_TASKS = ("Classification", "QuestionAnswering", "MultipleChoice")
 PRECISION_VARIABLE = "ACCELERATE_MIXED_PRECISION"
 
 
-def loaded(model: Model, info: Mapping[str, Any], place: str, scores: bool = False) -> Any:
+def loaded(model: Model, info: Mapping[str, Any], place: str, scores: bool = False) -> object:
     """Return the model that was loaded from ``place``. Raises RunError if the checkpoint lacks some of its weights.
 
     ``info`` is transformers' loading info. With ``scores`` (a reward model), the checkpoint may lack the head.

@@ -36,11 +36,11 @@ def replace(path: str, lines: Iterable[str]) -> None:
     os.replace(path + ".part", path)
 
 
-def written(event: Mapping[str, Any]) -> str:
+def written(event: Mapping[str, object]) -> str:
     """An event as one line of JSON. Numbers that JSON lacks become the strings "nan", "inf" and "-inf"."""
     return json.dumps({key: number(value) for key, value in event.items()}) + "\n"
 
 
-def number(value: Any) -> Any:
+def number(value: object) -> Any:
     """A number for JSON: "nan", "inf" and "-inf" become strings."""
     return str(value) if isinstance(value, float) and not isfinite(value) else value

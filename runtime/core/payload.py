@@ -109,7 +109,7 @@ class Model(TypedDict):
     liger_unchecked: NotRequired[bool]
     renamed: NotRequired[bool]
     compile_layers: NotRequired[bool]
-    rope: NotRequired[dict[str, Any]]  # keys: rope_type, factor, original (null: as in config.json), parameters
+    rope: NotRequired[dict[str, object]]  # keys: rope_type, factor, original (null: as in config.json), parameters
     kernels: NotRequired[dict[str, str]]
 
 

@@ -112,7 +112,7 @@ def losses(row: Mapping[str, Any], tokenizer: Any, conversations: Conversations)
     return list(dict.fromkeys(found))
 
 
-def _of_conversation(messages: list[dict[str, Any]], tokenizer: Any) -> Iterator[Loss]:
+def _of_conversation(messages: list[dict[str, object]], tokenizer: Any) -> Iterator[Loss]:
     marks = Markers()
     render = tokenizer.apply_chat_template
     turns, options = getattr(render, "marked", marked)(messages, marks)

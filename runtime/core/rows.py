@@ -23,9 +23,9 @@ class RowFormat(NamedTuple):
     """Gets a source and the dataset's columns; returns the column for each part of a row, `{"prompt": "question"}`."""
     dropped: "Callable[[Source, Sequence[str], str], list[str]]"
     """Gets a source, its columns and the method; returns the stored columns that the trainer does not get."""
-    conversations: Callable[[Mapping[str, Any]], list[list[dict[str, Any]]]]
+    conversations: Callable[[Mapping[str, object]], list[list[dict[str, object]]]]
     """Gets a converted row; returns the conversations that the chat template renders."""
-    to_row: Callable[..., dict[str, Any]]
+    to_row: Callable[..., dict[str, object]]
     """Gets a source, a stored row and its number; returns the row for trl. Raises RunError if the format differs."""
 
 
@@ -47,7 +47,7 @@ def dropped(source: "Source", present: Sequence[str], method: str) -> list[str]:
     return list(present)
 
 
-def conversations(row: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
+def conversations(row: Mapping[str, Any]) -> list[list[dict[str, object]]]:
     """The conversations in a mapped row, for the chat template. Empty if the row is plain text."""
     return [row["messages"]] if isinstance(row.get("messages"), list) else []
 
@@ -64,13 +64,13 @@ def to_row(
     return {"messages": with_system(from_value(row[columns(source, list(row))["conversations"]], where), system)}
 
 
-def with_system(messages: Sequence[dict[str, Any]], system: str | None) -> list[dict[str, Any]]:
+def with_system(messages: Sequence[dict[str, Any]], system: str | None) -> list[dict[str, object]]:
     """The messages with the system prompt before them. Unchanged if they already begin with a system prompt."""
     first = [] if system is None or messages[0]["role"] == "system" else [{"role": "system", "content": system}]
     return [*first, *messages]
 
 
-def from_value(turns: Any, where: str) -> list[dict[str, Any]]:
+def from_value(turns: object, where: str) -> list[dict[str, object]]:
     """The messages of a conversation with the keys `from` and `value`."""
     if not isinstance(turns, list) or not turns:
         raise RunError(f"{where}: the conversation is empty or not a list")

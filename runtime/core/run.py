@@ -142,7 +142,7 @@ def _first(make: Callable[[], Any]) -> Any:
     """Run ``make`` on process 0 only; the others wait up to ddp_timeout. All processes raise an error of ``make``."""
     from accelerate.utils import broadcast_object_list
 
-    made: Any = None
+    made: object = None
     shared: list[Exception | None] = [None]
     if rank() == 0:
         try:

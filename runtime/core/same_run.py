@@ -53,7 +53,7 @@ def settings(bundle: "Bundle") -> dict[str, Any]:
     return found
 
 
-def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+def _flat(name: str, value: object) -> Iterator[tuple[str, object]]:
     if not isinstance(value, dict):
         yield name, value
         return
@@ -66,7 +66,7 @@ def _lines(text: str) -> dict[str, str]:
     return {key: value for key, _, value in entries}
 
 
-def differences(was: dict[str, Any], now: dict[str, Any], division: "Division") -> str:
+def differences(was: dict[str, object], now: dict[str, object], division: "Division") -> str:
     """Describe the settings that differ; the text is the end of a sentence. "" if the run can resume."""
     names = [name for name in sorted({*was, *now}) if was.get(name) != now.get(name)]
     # older versions of xpc also recorded settings that do not affect the numbers
@@ -82,7 +82,7 @@ def differences(was: dict[str, Any], now: dict[str, Any], division: "Division") 
     return ", ".join(changes) + more + (f" ({why})" if names and why else "")
 
 
-def _refusal(was: Mapping[str, Any], now: Mapping[str, Any], division: "Division") -> str | None:
+def _refusal(was: Mapping[str, object], now: Mapping[str, object], division: "Division") -> str | None:
     """The reason why a run cannot resume with steps that are divided differently, or None."""
     kinds = {was.get("run.distributed_type"), now.get("run.distributed_type")}
     if division["step"]:
@@ -96,7 +96,7 @@ def _refusal(was: Mapping[str, Any], now: Mapping[str, Any], division: "Division
     return None
 
 
-def divided_otherwise(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+def divided_otherwise(was: Mapping[str, Any], now: Mapping[str, object]) -> list[str]:
     """One sentence on how the division of steps has changed since the run began. "" if there is no change."""
     names = [f"run.{name}" for name in ("world_size", "micro", "accumulation")]
     this, first = ([one.get(name) for name in names] for one in (now, was))

@@ -19,7 +19,7 @@ class TokenCounts:
         self.rows = self.tokens = self.empty = self.cut_rows = self.cut_tokens = self.left_out = self.unlearned = 0
         self.shortest = self.longest = 0
 
-    def mapped(self, real: Callable[..., Any], rows: Any, *args: Any, **kwargs: Any) -> Any:
+    def mapped(self, real: Callable[..., Any], rows: Any, *args: object, **kwargs: object) -> object:
         """Called in place of ``Dataset.map``: map the rows and, if this tokenizes them, count them."""
         import numpy
 

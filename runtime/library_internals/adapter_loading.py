@@ -1,7 +1,6 @@
 """The private method of transformers' Trainer that reads the weights of a checkpoint (4.52 to 5.23, trainer.py)."""
 
 from collections.abc import Callable
-from typing import Any
 
 
 class LoadingHook:
@@ -13,6 +12,6 @@ class LoadingHook:
         """Call ``load``, which loads the weights of a checkpoint as transformers does. Subclasses extend this."""
         load()
 
-    def _load_from_checkpoint(self, *args: Any, **kwargs: Any) -> None:
+    def _load_from_checkpoint(self, *args: object, **kwargs: object) -> None:
         load = super()._load_from_checkpoint  # type: ignore[misc]
         self.load_checkpoint(lambda: load(*args, **kwargs))

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 
-def rearranged(rows: Any) -> bool:
+def rearranged(rows: object) -> bool:
     """Whether the dataset is a selection or a permutation, so that its row i may not be row i of its table."""
     return getattr(rows, "_indices", None) is not None
 
@@ -22,7 +22,7 @@ def typed(rows: Any) -> Any:
 
 
 @contextmanager
-def map_replaced(mapped: Callable[..., Any]) -> Iterator[None]:
+def map_replaced(mapped: Callable[..., object]) -> Iterator[None]:
     """A context in which ``mapped`` replaces ``Dataset.map``; ``mapped`` gets the original as its first argument."""
     import datasets
 

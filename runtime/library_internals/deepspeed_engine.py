@@ -9,7 +9,7 @@ from ..core.feature import Bundle, Feature, Model
 class DeepSpeedEngine(Feature):
     """Hooks that correct DeepSpeed's engine on CPUs and under ZeRO-3."""
 
-    def before_arguments(self, bundle: Bundle, values: dict[str, Any]) -> None:
+    def before_arguments(self, bundle: Bundle, values: dict[str, object]) -> None:
         """Apply the corrections for CPU runs and ZeRO-3 before DeepSpeed starts."""
         if bundle.on_cpu:
             no_shared_memory_op()
@@ -62,7 +62,7 @@ def wait_for_every_gather() -> None:
 
     gather = Init._allgather_params_coalesced
 
-    def one_by_one(self: Any, param_list: list[Any], hierarchy: int = 0, quantize: bool = False) -> None:
+    def one_by_one(self: object, param_list: list[object], hierarchy: int = 0, quantize: bool = False) -> None:
         for param in param_list:
             gather(self, [param], hierarchy, quantize)
 
@@ -80,7 +80,7 @@ def keep_numbers_of_modules() -> None:
 
     register = DeepSpeedZeRoOffload._register_deepspeed_module
 
-    def once(self: Any, module: Any, count: list[int] | None = None) -> None:
+    def once(self: object, module: Any, count: list[int] | None = None) -> None:
         if count is not None:  # DeepSpeed itself makes this call, for a nested module
             register(self, module, count)
             return
@@ -102,7 +102,7 @@ def hooks_on_wrapper() -> None:
 
     passed_on = ModulesToSaveWrapper.__getattr__
 
-    def without_hooks(self: Any, name: str) -> Any:
+    def without_hooks(self: object, name: str) -> object:
         if name in ("pre_bwd_fn", "post_bwd_fn", "ds_grads_remaining"):
             raise AttributeError(name)
         return passed_on(self, name)

@@ -29,7 +29,7 @@ class DeepSpeedShards(Feature):
 
         original = DeepSpeedEngine.load_checkpoint
 
-        def load_checkpoint(engine: Any, load_dir: str, *args: Any, **kwargs: Any) -> Any:
+        def load_checkpoint(engine: object, load_dir: str, *args: Any, **kwargs: object) -> object:
             with open(os.path.join(load_dir, "latest"), encoding="utf-8") as handle:
                 place = os.path.join(load_dir, handle.read().strip())
             found = {int(match[1]): match[0] for match in map(SHARD.match, os.listdir(place)) if match}
@@ -53,7 +53,7 @@ def load(engine: Any, model: dict[str, Any], *files: Any) -> None:
         old_parts.setdefault(name, []).append(part)
     new_parts = list(_layout(flat_groups, engine._get_zero_param_shapes(), empty, engine.dp_world_size))
 
-    def cut(old: list[Any]) -> list[Any]:
+    def cut(old: list[Any]) -> list[object]:
         new = [old[0][0].new_zeros(one.numel()) for one in empty]
         for name, (owner, group, start, first, size) in new_parts:
             for source, its, begin, low, count in old_parts[name] if owner == rank else ():

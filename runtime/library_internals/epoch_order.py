@@ -1,14 +1,12 @@
 """Restore the epoch number that accelerate before 1.12 loses when a run resumes."""
 
-from typing import Any
-
 from ..core.feature import Bundle, Feature
 
 
 class EpochOrder(Feature):
     """Hooks that keep the order of rows in the rest of an epoch."""
 
-    def before_training(self, bundle: Bundle, _: Any) -> None:
+    def before_training(self, bundle: Bundle, _: object) -> None:
         """If a run resumes within an epoch, let the rest of this epoch keep its order, not get the first epoch's order.
 
         For the rest of the epoch, accelerate before 1.12 creates a loader with epoch number 0, which shuffles as in the
@@ -18,7 +16,7 @@ class EpochOrder(Feature):
 
         skip = trainer.skip_first_batches
 
-        def skipped(loader: Any, num_batches: int = 0) -> Any:
+        def skipped(loader: object, num_batches: int = 0) -> object:
             made = skip(loader, num_batches)
             if hasattr(loader, "iteration"):
                 made.iteration = loader.iteration

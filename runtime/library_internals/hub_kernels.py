@@ -5,7 +5,6 @@ a version of a kernel. A version is a branch of the kernel's repository, so its 
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from ..core.feature import Bundle, Feature
 
@@ -28,7 +27,7 @@ def load_at(commits: Mapping[str, str]) -> None:
 
     load = kernels.get_kernel
 
-    def get_kernel(repo_id: str, *args: Any, **options: Any) -> Any:
+    def get_kernel(repo_id: str, *args: object, **options: object) -> object:
         if repo_id not in commits:
             return load(repo_id, *args, **options)
         options.pop("version", None)

@@ -16,7 +16,7 @@ def keep_dates() -> None:
         module.paj = SimpleNamespace(**{**vars(module.paj), "read_json": _read_json})
 
 
-def _read_json(data: Any, **options: Any) -> Any:
+def _read_json(data: Any, **options: object) -> object:
     """Like ``pyarrow.json.read_json``, but without timestamps: if there are any, the data is read again as texts."""
     import pyarrow
     from pyarrow import json
@@ -29,7 +29,7 @@ def _read_json(data: Any, **options: Any) -> Any:
     return json.read_json(data, parse_options=json.ParseOptions(explicit_schema=pyarrow.schema(fields)), **options)
 
 
-def _without_dates(kind: Any) -> Any:
+def _without_dates(kind: Any) -> object:
     """An Arrow type in which text replaces every timestamp type, also inside lists and structs."""
     import pyarrow
 

@@ -12,7 +12,7 @@ def model(quantized: Any, **arguments: Any) -> Any:
     from lm_eval.models.huggingface import HFLM
 
     class Model(HFLM):  # type: ignore[misc]
-        def _create_model(self, *positional: Any, **kwargs: Any) -> None:
+        def _create_model(self, *positional: object, **kwargs: object) -> None:
             if quantized is not None:
                 kwargs["quantization_config"] = quantized
             super()._create_model(*positional, **kwargs)

@@ -21,7 +21,7 @@ def capture(shown: bool) -> None:
     seen = shown and sys.stderr.isatty()
     nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - open until the process ends
 
-    def init(bar: Any, *args: Any, **options: Any) -> None:
+    def init(bar: object, *args: object, **options: object) -> None:
         options["leave"] = False
         if not seen:
             options["file"] = nowhere

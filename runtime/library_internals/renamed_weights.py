@@ -15,7 +15,7 @@ class RenamedWeightsTrainer:
     model: Any
     state: Any
 
-    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: object = None) -> None:
         load(self.model if model is None else model, resume_from_checkpoint)
 
     def _load_best_model(self) -> None:

@@ -37,6 +37,6 @@ class PromptSampler:
 class RepeatedPromptsTrainer:
     """Trainer methods for a run whose sampler repeats prompts."""
 
-    def _get_train_sampler(self, *args: Any, **kwargs: Any) -> PromptSampler:
+    def _get_train_sampler(self, *args: Any, **kwargs: object) -> PromptSampler:
         """trl's sampler with the order of an uninterrupted run."""
         return PromptSampler(super()._get_train_sampler(*args, **kwargs), self)  # type: ignore[misc]

@@ -14,7 +14,7 @@ class RolloutRoundsTrainer:
 
     args: Any
     _step: int
-    _buffered_inputs: Any
+    _buffered_inputs: object
 
     def _save_rng_state(self, output_dir: str) -> None:
         import torch

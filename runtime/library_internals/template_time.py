@@ -3,7 +3,6 @@
 import signal
 import threading
 from collections.abc import Callable
-from typing import Any
 
 from ..core.errors import RunError
 from ..core.feature import Bundle, Feature, Tokenizer
@@ -22,8 +21,8 @@ class TemplateTime(Feature):
         base.render_jinja_template = _limited(base.render_jinja_template)
 
 
-def _limited(render: Callable[..., Any]) -> Callable[..., Any]:
-    def rendered(*args: Any, **options: Any) -> Any:
+def _limited(render: Callable[..., object]) -> Callable[..., object]:
+    def rendered(*args: object, **options: object) -> object:
         # Only the main thread can set a signal handler. If `time_limit` has already set a handler, its limit, which is
         # shorter, applies.
         main = threading.main_thread()

@@ -26,7 +26,7 @@ def adapt_agent(number: int, before: Callable[[], None], started: Callable[[], N
 
     start_workers = LocalElasticAgent._start_workers
 
-    def start(agent: LocalElasticAgent, group: Any) -> Any:
+    def start(agent: LocalElasticAgent, group: object) -> Any:
         before()
         processes = start_workers(agent, group)
         started()

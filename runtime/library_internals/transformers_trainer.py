@@ -20,19 +20,19 @@ class TrainerHooks:
     save_checkpoint: Callable[..., None]
     """Called for each checkpoint. Its argument is transformers' function that writes the checkpoint."""
 
-    def _maybe_log_save_evaluate(self, *args: Any, **kwargs: Any) -> None:
+    def _maybe_log_save_evaluate(self, *args: object, **kwargs: object) -> None:
         follow = super()._maybe_log_save_evaluate  # type: ignore[misc]
         self.log_save_evaluate(lambda: follow(*args, **kwargs))
 
-    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+    def _save_checkpoint(self, model: Any, trial: object) -> None:
         write = super()._save_checkpoint  # type: ignore[misc]
         self.save_checkpoint(lambda: write(model, trial))
 
-    def _get_output_dir(self, trial: Any) -> str:
+    def _get_output_dir(self, trial: object) -> str:
         return self.staging or super()._get_output_dir(trial)  # type: ignore[misc]
 
 
-def last_logged(trainer: Any) -> int:
+def last_logged(trainer: object) -> int:
     """The step of the last log; 0 before training."""
     return int(getattr(trainer, "_globalstep_last_logged", 0))
 
@@ -42,7 +42,7 @@ def resume_log(trainer: Any, step: int) -> None:
     trainer._globalstep_last_logged = step
 
 
-def metrics_since(trainer: Any) -> Any:
+def metrics_since(trainer: object) -> Any:
     """trl's lists of metrics since the last log, by name. In trl 0.18, the method decides which attribute has them."""
     for name in ("_metrics", "_stored_metrics"):
         if hasattr(trainer, name):
@@ -50,7 +50,7 @@ def metrics_since(trainer: Any) -> Any:
     return {}
 
 
-def tokens_trained(trainer: Any) -> float:
+def tokens_trained(trainer: object) -> float:
     """The number of tokens trained since this start of the program. 0 if trl's trainer does not count tokens."""
     return float(getattr(trainer, "_total_train_tokens", 0))
 

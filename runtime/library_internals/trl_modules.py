@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 
 @contextmanager
-def replaced(module: Any, replacements: Mapping[str, Any]) -> Iterator[None]:
+def replaced(module: object, replacements: Mapping[str, object]) -> Iterator[None]:
     """A context in which objects of a module are replaced: ``replacements`` maps names to new objects. A name is
     skipped if the module lacks it.
     """

@@ -12,7 +12,7 @@ PART = "part"
 class Prepared:
     """Trainer methods for a custom tokenization of rows."""
 
-    def prepare_rows(self, rows: Any, args: Any, packing: bool, name: str, prepare: Callable[..., Any]) -> Any:
+    def prepare_rows(self, rows: Any, args: Any, packing: bool, name: str, prepare: Callable[..., object]) -> object:
         """The tokenized rows; ``prepare(rows, args, packing, name)`` is trl's method that tokenizes rows."""
         return prepare(rows, args, packing, name)
 
@@ -23,7 +23,7 @@ class Prepared:
     def _prepare_dataset(
         self, dataset: Any, processing_class: Any, args: Any, packing: bool, formatting_func: Any, dataset_name: str
     ) -> Any:
-        def prepare(rows: Any, args: Any, packing: bool, name: str) -> Any:
+        def prepare(rows: object, args: Any, packing: bool, name: str) -> object:
             return super(Prepared, self)._prepare_dataset(  # type: ignore[misc]
                 rows, processing_class, args, packing, formatting_func, name
             )

@@ -20,8 +20,8 @@ class ToolCallingTrainer:
     dropped_reported = False
 
     def _tool_call_loop(
-        self, prompts: Any, prompt_ids: Any, completion_ids: Any, completions: Any, logprobs: Any, *rest: Any
-    ) -> Any:
+        self, prompts: Any, prompt_ids: Any, completion_ids: Any, completions: Any, logprobs: Any, *rest: object
+    ) -> object:
         if os.environ.get(VARIABLE) == "1":
             from trl.chat_template_utils import parse_response
 
@@ -53,7 +53,7 @@ class ToolCallingTrainer:
 
 
 def call_tokens(
-    trainer: Any, prompt: Sequence[Mapping[str, Any]], tools: Sequence[Any], called: Any
+    trainer: Any, prompt: Sequence[Mapping[str, object]], tools: Sequence[object], called: Any
 ) -> list[int] | None:
     """The token ids of an answer that calls a tool with made-up arguments.
 

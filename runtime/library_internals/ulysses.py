@@ -39,7 +39,7 @@ def _gradient() -> None:
 
     compute = trainer.deepspeed_sp_compute_loss
 
-    def computed(accelerator: Any, model: Model, inputs: Any, return_outputs: bool, pc: Any) -> Any:
+    def computed(accelerator: object, model: Model, inputs: object, return_outputs: bool, pc: Any) -> object:
         loss, outputs = compute(accelerator, model, inputs, True, pc)
         if model.zero_optimization_stage() != 3 or not model.zero_reduce_scatter():
             share = loss / pc.sp_size
@@ -61,13 +61,13 @@ def _epochs() -> None:
 
     skip = trainer.skip_first_batches
 
-    def skipped(loader: Any, num_batches: int = 0) -> Any:
+    def skipped(loader: object, num_batches: int = 0) -> object:
         if not isinstance(loader, UlyssesSPDataLoaderAdapter):
             return skip(loader, num_batches)
         loader.skipped = num_batches
         return loader
 
-    def begun(loader: Any) -> Any:
+    def begun(loader: Any) -> object:
         loader.iter = iter(loader.dl)
         loader.micro_batches.clear()
         for _ in range(loader.__dict__.pop("skipped", 0)):

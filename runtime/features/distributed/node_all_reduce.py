@@ -23,7 +23,7 @@ thread_hangs = False
 """Whether a thread of this process hangs in C++. If so, the process can only exit by `os._exit`."""
 
 
-def bounded(work: Callable[[dict[str, Any]], None], seconds: float = PATIENCE + 15) -> dict[str, Any]:
+def bounded(work: Callable[[dict[str, object]], None], seconds: float = PATIENCE + 15) -> dict[str, object]:
     """Run ``work(out)`` in a thread and return the dict ``out``. After a failure or timeout, the dict has a sentence
     under `error`.
 
@@ -89,7 +89,7 @@ def store(address: str, port: int = 0) -> Any:
     )  # fmt: skip
 
 
-def reduce(bundle: Bundle, rank: int, nodes: int, meeting: Any, out: dict[str, Any]) -> None:
+def reduce(bundle: Bundle, rank: int, nodes: int, meeting: object, out: dict[str, object]) -> None:
     """For each backend, time an all-reduce with one process per node. ``out`` gets the GB/s by backend ("gloo",
     "nccl"), and under `trying` the name of the backend that is being timed.
 

@@ -17,7 +17,7 @@ SHOWN = 3
 """A finding names at most this many files; further files are only counted."""
 
 
-def local_facts(bundle: Bundle) -> dict[str, Any]:
+def local_facts(bundle: Bundle) -> dict[str, object]:
     """This node's facts, ready for JSON."""
     return {
         "host": socket.gethostname(),

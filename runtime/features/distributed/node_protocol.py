@@ -160,7 +160,7 @@ def _ranks(missing: list[int]) -> str:
     return f"node {shown}" if len(missing) == 1 else f"nodes {shown}"
 
 
-def ask(one: Node, question: Mapping[str, Any]) -> dict[str, Any]:
+def ask(one: Node, question: Mapping[str, object]) -> dict[str, Any]:
     """Ask a node one question and return the answer. If the node does not answer, return an empty dict, and add a
     finding to the node.
     """
@@ -188,7 +188,7 @@ def send(others: list[Node], question: Mapping[str, Any]) -> None:
                 continue  # `receive` reports that the connection has ended
 
 
-def receive(one: Node) -> dict[str, Any]:
+def receive(one: Node) -> dict[str, object]:
     """The answer to a question that `send` has sent. If the node does not answer, return an empty dict, and add a
     finding to the node.
     """
@@ -237,7 +237,7 @@ def dismiss(nodes: list[Node], passed: bool = False) -> None:
 
 
 def visit(
-    rendezvous: Rendezvous, mine: Node, answers: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]
+    rendezvous: Rendezvous, mine: Node, answers: Mapping[str, Callable[[Mapping[str, object]], Mapping[str, object]]]
 ) -> bool:
     """Connect to node 0, answer its questions, and return whether the run may start.
 

@@ -4,7 +4,6 @@
 """
 
 import os
-from typing import Any
 
 from ...core.feature import Bundle, Feature
 
@@ -17,7 +16,7 @@ class PeerToPeer(Feature):
         self.before_arguments(bundle, {})
         return []
 
-    def before_arguments(self, bundle: Bundle, values: dict[str, Any]) -> None:
+    def before_arguments(self, bundle: Bundle, values: dict[str, object]) -> None:
         """Switch peer-to-peer access off before the run's process group is created."""
         from accelerate.utils import check_cuda_p2p_ib_support
 

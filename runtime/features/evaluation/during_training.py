@@ -40,7 +40,7 @@ class EvaluatingTrainer(FaultTolerant):
         finally:
             self.prefix = before
 
-    def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
+    def get_eval_dataloader(self, eval_dataset: object = None) -> object:
         """trl's data loader of the current evaluation set. trl 0.18's reward trainer also prints rows outside of an
         evaluation; the first set then counts as current.
         """
@@ -53,7 +53,7 @@ class EvaluatingTrainer(FaultTolerant):
             progress.Phase.total = len(loader)
         return loader
 
-    def prediction_step(self, *args: Any, **kwargs: Any) -> Any:
+    def prediction_step(self, *args: Any, **kwargs: object) -> object:
         """Run trl's step. If any process has a stop request, raise Interrupted on all processes. The next start then
         repeats the evaluation before its first step.
         """
@@ -115,7 +115,7 @@ class EvaluatingTrainer(FaultTolerant):
             self.state.save_to_json(os.path.join(folder, "trainer_state.json"))
 
 
-def random_states() -> tuple[Any, Any, Any, Any]:
+def random_states() -> tuple[object, object, object, object]:
     """The random states of Python, numpy, torch and this process's GPU."""
     import torch
 
@@ -125,7 +125,7 @@ def random_states() -> tuple[Any, Any, Any, Any]:
     return random.getstate(), numpy.random.get_state(), torch.get_rng_state(), cuda
 
 
-def restore_random_states(python: Any, array: Any, cpu: Any, cuda: Any) -> None:
+def restore_random_states(python: Any, array: object, cpu: object, cuda: object) -> None:
     """Set the states of the random generators to the states that ``random_states`` returned."""
     import torch
 
@@ -156,7 +156,7 @@ def losses_of(bundle: Bundle) -> dict[str, str]:
     return {f"eval_{one['name']}_loss": one["name"] for one in stated["sets"]}
 
 
-def is_evaluation(event: Mapping[str, Any]) -> bool:
+def is_evaluation(event: Mapping[str, object]) -> bool:
     """Whether an event of metrics.jsonl is an evaluation of a set."""
     return any(key.startswith("eval_") for key in event)
 
@@ -190,14 +190,14 @@ class Evaluation(Feature):
         if missed[0]:
             trainer.catch_up()
 
-    def log_line(self, bundle: Bundle, event: Mapping[str, Any]) -> str:
+    def log_line(self, bundle: Bundle, event: Mapping[str, object]) -> str:
         """The progress line of an evaluation; "" for any other event."""
         for key, name in losses_of(bundle).items():
             if key in event:
                 return f"eval loss {event[key]:.4f}{name and f'  ({name})'}"
         return ""
 
-    def last_evaluation(self, bundle: Bundle, path: str, state: State) -> tuple[dict[str, Any] | None, str]:
+    def last_evaluation(self, bundle: Bundle, path: str, state: State) -> tuple[dict[str, object] | None, str]:
         """The last evaluation for summary.json, and a text about it for the terminal.
 
         If the weights of the best evaluation are saved, a second line of the text describes it. Raises OSError.

@@ -1,7 +1,5 @@
 """If there are several evaluation sets, add a set's name to the names of its metrics."""
 
-from typing import Any
-
 from transformers import Trainer
 
 BY_PREFIX = ("loss", "runtime", "samples_per_second", "steps_per_second")
@@ -17,7 +15,7 @@ class NamedLog(Trainer):  # type: ignore[misc]  # transformers has no types
 
     prefix: str
 
-    def log(self, logs: dict[str, Any], *rest: Any, **more: Any) -> None:
+    def log(self, logs: dict[str, object], *rest: object, **more: object) -> None:
         """Log as transformers does, with the set's name in the name of each metric."""
         if self.prefix != "eval" and f"{self.prefix}_loss" in logs:
             own = {f"{self.prefix}_{name}" for name in BY_PREFIX}

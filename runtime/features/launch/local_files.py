@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping
-from typing import Any
 
 from ...core.errors import RunError
 from ...core.feature import Bundle, Feature
@@ -11,7 +10,7 @@ from ...core.feature import Bundle, Feature
 class LocalFiles(Feature):
     """Hooks for a run with a local model."""
 
-    def local_model(self, bundle: Bundle, model: Mapping[str, Any], place: str) -> str:
+    def local_model(self, bundle: Bundle, model: Mapping[str, object], place: str) -> str:
         """The folder of a local model. Raises RunError if it is not found."""
         return find(bundle.folder, place) if model["id"] is None else place
 

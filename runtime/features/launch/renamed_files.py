@@ -19,7 +19,7 @@ class RenamedFiles(Feature):
         return renamed_back(was, now)
 
 
-def renamed_back(was: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+def renamed_back(was: Mapping[str, object], now: Mapping[str, object]) -> dict[str, object]:
     """The settings of `now` that name a renamed file, with the name in `was` of the file with the same content."""
     found: dict[str, Any] = {}
     before, after = (each.get(SOURCES) for each in (was, now))
@@ -34,7 +34,7 @@ def renamed_back(was: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, An
     return found
 
 
-def same_rows(one: Any, other: Any) -> bool:
+def same_rows(one: Any, other: object) -> bool:
     """Whether two sources have the same rows in the same format, by the digests of their files. False for rows with
     images, because the images' paths are relative to the folder of the rows.
     """

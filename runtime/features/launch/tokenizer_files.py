@@ -160,7 +160,7 @@ def _end_tokens(folder: str) -> list[int]:
     return [one for one in (found if isinstance(found, list) else [found]) if isinstance(one, int)]
 
 
-def _answers(row: Mapping[str, Any]) -> list[str]:
+def _answers(row: Mapping[str, object]) -> list[str]:
     """The texts of a row's answers."""
     parts = [row.get(one) for one in ("messages", "completion", "chosen", "rejected")]
     turns = [turn for part in parts if isinstance(part, list) for turn in part if turn.get("role") == "assistant"]
@@ -168,7 +168,7 @@ def _answers(row: Mapping[str, Any]) -> list[str]:
     return [one for one in texts if isinstance(one, str)]
 
 
-def rendered(bundle: Bundle, rows: Sequence[Mapping[str, Any]], tokenizer: Tokenizer) -> list[str]:
+def rendered(bundle: Bundle, rows: Sequence[Mapping[str, object]], tokenizer: Tokenizer) -> list[str]:
     """The texts of rows as the trainer tokenizes them. A conversation that the template refuses is left out."""
     texts = []
     for row in rows:
@@ -181,7 +181,7 @@ def rendered(bundle: Bundle, rows: Sequence[Mapping[str, Any]], tokenizer: Token
     return texts
 
 
-def notes(bundle: Bundle, rows: Sequence[Mapping[str, Any]], tokenizer: Tokenizer) -> Iterator[tuple[str, str]]:
+def notes(bundle: Bundle, rows: Sequence[Mapping[str, object]], tokenizer: Tokenizer) -> Iterator[tuple[str, str]]:
     """A pair for each finding about these rows: its kind (parts, lacking or ends), and its text."""
     if hasattr(getattr(tokenizer, "apply_chat_template", None), "processor"):  # images change the texts
         return
@@ -221,7 +221,7 @@ def stored_embeddings(folder: str) -> tuple[str, int] | None:
     return None
 
 
-def _json(folder: str, name: str) -> dict[str, Any]:
+def _json(folder: str, name: str) -> dict[str, object]:
     """The JSON object in a file of the model. Empty if the file does not exist or has no JSON object."""
     try:
         with open(os.path.join(folder, name), encoding="utf-8") as handle:
@@ -278,7 +278,7 @@ class TokenizerFiles(Feature):
                       for one, name in special if name in extra]  # fmt: skip
         return found
 
-    def first_rows_note(self, bundle: Bundle, rows: list[dict[str, Any]], tokenizer: Tokenizer) -> str:
+    def first_rows_note(self, bundle: Bundle, rows: list[dict[str, object]], tokenizer: Tokenizer) -> str:
         """Print a sentence for each finding about the first rows of a source."""
         for _, what in notes(bundle, rows, tokenizer) if rank() == 0 else ():
             say(what)

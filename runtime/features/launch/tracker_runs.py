@@ -36,7 +36,7 @@ class TrackerRuns(TrainerCallback, ExportableState):  # type: ignore[misc]  # tr
         """Choose the runs to continue, before the trackers' own callbacks start new runs."""
         if "clearml" in self.trackers and state.is_world_process_zero:
             _without_fork()
-        nothing: dict[str, Any] = {"args": {}, "attributes": {}}
+        nothing: dict[str, object] = {"args": {}, "attributes": {}}
         before = state.stateful_callbacks.setdefault(type(self).__name__, nothing)["attributes"]
         for tracker in self.trackers:
             if before.get(tracker) and state.is_world_process_zero:

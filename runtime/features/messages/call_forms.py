@@ -17,7 +17,7 @@ SCHEMAS = ("input_schema", "inputSchema")
 """Keys for the `parameters` of a tool in Anthropic's API (`input_schema`) and in MCP (`inputSchema`)."""
 
 
-def has_callers(column: Any) -> bool:
+def has_callers(column: object) -> bool:
     """Whether any turn in a column of conversations is from a speaker in `CALLERS`, whose turns are tool calls."""
     import pyarrow
     import pyarrow.compute as compute
@@ -26,7 +26,7 @@ def has_callers(column: Any) -> bool:
     return bool(compute.any(compute.is_in(speakers, value_set=pyarrow.array(CALLERS))).as_py())
 
 
-def from_caller(turn: Mapping[str, Any], where: str) -> dict[str, Any]:
+def from_caller(turn: Mapping[str, object], where: str) -> dict[str, Any]:
     """Convert a turn of a speaker in `CALLERS` to an assistant's turn. Raises RunError if it has no tool call."""
     calls = turn.get("value")
     try:
@@ -60,7 +60,7 @@ def described_tools(tools: Any, where: str) -> Any:
     return [_in_openai_form(one) for one in read]
 
 
-def _in_openai_form(tool: dict[str, Any]) -> dict[str, Any]:
+def _in_openai_form(tool: dict[str, object]) -> dict[str, object]:
     if isinstance(tool.get("function"), dict):
         return tool if "type" in tool else {"type": "function", **tool}
     other = any(isinstance(tool.get(key), dict) for key in SCHEMAS)
@@ -73,7 +73,7 @@ def _in_openai_form(tool: dict[str, Any]) -> dict[str, Any]:
     return {"type": "function", "function": inner}
 
 
-def _is_tool(tool: Any) -> bool:
+def _is_tool(tool: object) -> bool:
     """Whether a tool has a name, or is a tool of a type other than `function`, such as `web_search`."""
     if not isinstance(tool, dict):
         return False
@@ -82,12 +82,12 @@ def _is_tool(tool: Any) -> bool:
     return named or (isinstance(tool.get("type"), str) and tool["type"] != "function")
 
 
-def with_arguments(calls: Sequence[Any]) -> list[Any]:
+def with_arguments(calls: Sequence[object]) -> list[Any]:
     """The tool calls of a row. Missing, null or empty arguments of a call become an empty object."""
     return [_with_arguments(call) if isinstance(call, dict) else call for call in calls]
 
 
-def _with_arguments(call: Mapping[str, Any]) -> dict[str, Any]:
+def _with_arguments(call: Mapping[str, Any]) -> dict[str, object]:
     if isinstance(call.get("function"), dict):
         return {**call, "function": _with_arguments(call["function"])}
     given = call.get("arguments")
@@ -95,7 +95,7 @@ def _with_arguments(call: Mapping[str, Any]) -> dict[str, Any]:
     return {**call, "arguments": {}} if empty and "name" in call else dict(call)
 
 
-def wrong_call(calls: Sequence[Any]) -> str | None:
+def wrong_call(calls: Sequence[object]) -> str | None:
     """A sentence about the first invalid call, or None. A call is invalid if it does not name its function, if its
     arguments are under another key, or if they are neither an object nor the JSON text of an object.
     """
@@ -136,7 +136,7 @@ FOUND: dict[str, Forms] = {}
 cache of tokenized rows by a hash of everything in it."""
 
 
-def in_form(turn: Mapping[str, Any], forms: Forms) -> dict[str, Any]:
+def in_form(turn: Mapping[str, Any], forms: Forms) -> dict[str, object]:
     """The turn, converted to the forms that a template reads."""
     turn = dict(turn)
     if isinstance(turn.get("content"), list) and not forms.parts:
@@ -146,7 +146,7 @@ def in_form(turn: Mapping[str, Any], forms: Forms) -> dict[str, Any]:
     return turn
 
 
-def _call(call: Any, forms: Forms) -> Any:
+def _call(call: Any, forms: Forms) -> object:
     if not isinstance(call, dict):
         return call
     if isinstance(call.get("function"), dict):
@@ -158,7 +158,7 @@ def _call(call: Any, forms: Forms) -> Any:
     return _with_form(call, forms)
 
 
-def _with_form(call: Mapping[str, Any], forms: Forms) -> dict[str, Any]:
+def _with_form(call: Mapping[str, object], forms: Forms) -> dict[str, object]:
     """The call with its arguments as the template reads them: as an object, or as a string of JSON."""
     given = call.get("arguments")
     if isinstance(given, dict | list) and forms.texts and not forms.objects:

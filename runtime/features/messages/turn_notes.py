@@ -44,7 +44,7 @@ def learned_columns(method: str, assistant_only: bool) -> Collection[str]:
 
 
 def notes(
-    row: Mapping[str, Any], tokenizer: Any = None, learned: Collection[str] = ANSWERS
+    row: Mapping[str, object], tokenizer: Any = None, learned: Collection[str] = ANSWERS
 ) -> Iterator[tuple[str, str]]:
     """The notes on a converted row. A note is a pair: a key of `PHRASES`, and a text such as the number of the turn.
 
@@ -96,7 +96,7 @@ def _rendered(tokenizer: Tokenizer, turns: list[dict[str, Any]]) -> str:
         return ""
 
 
-def _is_weight(value: Any) -> bool:
+def _is_weight(value: object) -> bool:
     return isinstance(value := number_of(value), int | float) and value not in (0, 1)
 
 

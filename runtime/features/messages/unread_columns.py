@@ -80,7 +80,7 @@ class UnreadColumns(Feature):
     def row_types(
         self, bundle: Bundle, source: Source, stored: Rows, dropped: Sequence[str],
         make: Callable[[Any, int], dict[str, Any]],
-    ) -> dict[str, Any] | None:  # fmt: skip
+    ) -> dict[str, object] | None:  # fmt: skip
         """Check the columns of a source. Returns None, because other features decide the types of the columns."""
         check(bundle, source, stored)
         return None

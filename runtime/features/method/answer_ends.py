@@ -30,7 +30,7 @@ class AnswerEnds(Feature):
         return replaced(module, {"maybe_apply_chat_template": partial(_rendered, render, bundle.method == "dpo")})
 
 
-def _rendered(render: Any, always: bool, example: Any, **options: Any) -> Any:
+def _rendered(render: Any, always: bool, example: Any, **options: Any) -> object:
     """The texts of a row as trl renders them; a row of plain texts is returned unchanged."""
     made = render(example, **options)
     end = options["processing_class" if "processing_class" in options else "tokenizer"].eos_token

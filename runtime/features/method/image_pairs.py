@@ -39,7 +39,7 @@ def to_row(source: Source, row: Mapping[str, Any], index: int, system: str | Non
     return {"prompt": placed(turns, len(images), where), **answers, "images": images}
 
 
-def _answer(value: Any, part: str, where: str) -> list[dict[str, str]]:
+def _answer(value: object, part: str, where: str) -> list[dict[str, str]]:
     turns = [plain(turn, where) for turn in prompts.answer(value, where)]
     if turns[0]["role"] != "assistant":
         raise RunError(f"{where}: the {part} answer begins with a turn of the {turns[0]['role']}; leave the prompt out")

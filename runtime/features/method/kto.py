@@ -26,7 +26,7 @@ def shuffled(rows: Rows, data: Mapping[str, Any]) -> Rows:
     return rows.shuffle(seed=data["seed"]) if data["shuffle"] else rows
 
 
-def split_pairs(pairs: Any, data: Mapping[str, Any]) -> Any:
+def split_pairs(pairs: Any, data: Mapping[str, object]) -> Any:
     """Split preference pairs into one row per answer and shuffle them; other rows are unchanged.
 
     trl also splits pairs, but it puts a thousand chosen answers before a thousand rejected answers, and KTO keeps this
@@ -38,7 +38,7 @@ def split_pairs(pairs: Any, data: Mapping[str, Any]) -> Any:
     return shuffled(rows, data)
 
 
-def _both(pairs: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
+def _both(pairs: Mapping[str, list[object]]) -> dict[str, list[object]]:
     out: dict[str, list[Any]] = {"completion": [], "label": []}
     rest = [name for name in pairs if name not in ("chosen", "rejected")]
     for name in rest:

@@ -1,7 +1,5 @@
 """Print the table of `log_completions` once for each logged step."""
 
-from typing import Any
-
 from ...core.fault_tolerance import FaultTolerant
 
 
@@ -10,7 +8,7 @@ class CompletionsTrainer(FaultTolerant):
 
     log_completions: bool
 
-    def log(self, logs: dict[str, Any], *rest: Any, **more: Any) -> None:
+    def log(self, logs: dict[str, object], *rest: object, **more: object) -> None:
         """Log as trl does, but without completions in the log at the end of training.
 
         After the last step, transformers logs the duration of the training; trl would then print (and upload) this

@@ -31,7 +31,7 @@ class Prompts:
     def __init__(self, tokenizer: Tokenizer, completions: bool) -> None:
         self.tokenizer, self.completions = tokenizer, completions
 
-    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    def __call__(self, rows: Sequence[Mapping[str, object]]) -> dict[str, object]:
         """The tensors of a batch. Rows without a completion get one later, in ``OnPolicyTrainer``."""
         prompt_ids = [self._prompt_tokens(row["prompt"]) for row in rows]
         prompts, mask = self._padded(prompt_ids, self.tokenizer.pad_token_id, left=True)
@@ -42,7 +42,7 @@ class Prompts:
             out |= joined(prompts, mask, ids, answer_mask)
         return out
 
-    def _prompt_tokens(self, prompt: Any) -> list[int]:
+    def _prompt_tokens(self, prompt: object) -> list[int]:
         if isinstance(prompt, str):
             return list(self.tokenizer(text=prompt)["input_ids"])
         return list(
@@ -60,7 +60,7 @@ class Prompts:
         return list(all_ids[len(prompt_ids) :])
 
     @staticmethod
-    def _padded(rows: list[list[int]], pad: int, left: bool) -> tuple[Any, Any]:
+    def _padded(rows: list[list[int]], pad: int, left: bool) -> tuple[object, object]:
         import torch
 
         longest = max(map(len, rows))
@@ -73,7 +73,7 @@ class Prompts:
         return ids, mask
 
 
-def joined(prompts: Any, mask: Any, answers: Any, answer_mask: Any) -> dict[str, Any]:
+def joined(prompts: Any, mask: object, answers: Any, answer_mask: object) -> dict[str, object]:
     """The inputs of a step: prompts followed by answers. Only the answers' tokens are labels."""
     import torch
 
@@ -97,11 +97,11 @@ class OnPolicyTrainer:
     args: Arguments
     accelerator: Any
     model: Model
-    model_wrapped: Any
+    model_wrapped: object
     generation_config: Any
-    waiting: Sequence[Mapping[str, Any]] = ()
+    waiting: Sequence[Mapping[str, object]] = ()
     written: list[Mapping[str, Any]]
-    tokens: Any
+    tokens: object
 
     def settle(self, tokenizer: Tokenizer) -> None:
         """Change settings of the trainer. Called once, after the trainer's construction."""
@@ -112,7 +112,7 @@ class OnPolicyTrainer:
         ends = self.generation_config.eos_token_id
         self.ends = ends if isinstance(ends, list) else [ends]
 
-    def generalized_jsd_loss(self, student_logits: Any, teacher_logits: Any, **kwargs: Any) -> Any:
+    def generalized_jsd_loss(self, student_logits: Any, teacher_logits: Any, **kwargs: object) -> object:
         """trl's loss as a sum, with float32 logits and the sampling temperature."""
         return super().generalized_jsd_loss(  # type: ignore[misc]
             student_logits.float(), teacher_logits.float(), **kwargs, temperature=self.args.temperature, reduction="sum"
@@ -120,7 +120,7 @@ class OnPolicyTrainer:
 
     def compute_loss(
         self, model: Model, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
-    ) -> Any:
+    ) -> object:
         """The loss, averaged over the tokens of the step; in an evaluation, averaged over the tokens of the batch."""
         loss, outputs = super().compute_loss(model, inputs, return_outputs=True)  # type: ignore[misc]
         if num_items_in_batch is None or not self.model.training:
@@ -129,14 +129,14 @@ class OnPolicyTrainer:
             loss = loss * self.args.world_size / num_items_in_batch.clamp(min=1)
         return (loss, outputs) if return_outputs else loss
 
-    def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
+    def get_batch_samples(self, *args: object, **kwargs: object) -> object:
         """The micro-batches of a step, without the count of their tokens, which is made later. A resumed run restores
         its random states only after this call, so this method must not use random numbers."""
         batches, _ = super().get_batch_samples(*args, **kwargs)  # type: ignore[misc]
         self.waiting = list(batches)
         return batches, 0
 
-    def training_step(self, model: Model, inputs: Any, num_items_in_batch: Any = None) -> Any:
+    def training_step(self, model: Model, inputs: Any, num_items_in_batch: object = None) -> object:
         """Run trl's step. Before the first micro-batch of a step, the student generates all completions of the step."""
         if self.waiting:
             self.written, self.waiting = [self._completed(batch) for batch in self.waiting], []
@@ -146,11 +146,11 @@ class OnPolicyTrainer:
         inputs.update(self.written.pop(0))
         return super().training_step(model, inputs, self.tokens)  # type: ignore[misc]
 
-    def prediction_step(self, model: Model, inputs: Any, *rest: Any, **kwargs: Any) -> Any:
+    def prediction_step(self, model: Model, inputs: Any, *rest: object, **kwargs: object) -> object:
         """Run trl's step on completions that the student has just generated."""
         return super().prediction_step(model, self._completed(inputs), *rest, **kwargs)  # type: ignore[misc]
 
-    def _completed(self, batch: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _completed(self, batch: Mapping[str, Any]) -> Mapping[str, object]:
         """The batch with the student's completions. The rows' own completions stay in a share of the batches."""
         import torch
 

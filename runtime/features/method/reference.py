@@ -34,7 +34,7 @@ def is_given(bundle: Bundle) -> bool:
     return bundle.method in bundle.stack["reference_given"] and bundle.lora is None and not precomputed
 
 
-def loaded_by(bundle: Bundle, module: Any, load: Callable[[], Any], policy: Any) -> AbstractContextManager[None]:
+def loaded_by(bundle: Bundle, module: object, load: Callable[[], Any], policy: Any) -> AbstractContextManager[None]:
     """A context in which the module ``module`` of trl's trainer loads the reference model with ``load``.
 
     By itself, trl loads the reference by the model's name: without the pinned revision, and in trl 0.18 (GRPO under
@@ -43,7 +43,7 @@ def loaded_by(bundle: Bundle, module: Any, load: Callable[[], Any], policy: Any)
     the model class. KTO of trl 0.18 and 0.24 joins columns to the evaluation rows; because there may be several
     evaluation sets, its function for this is replaced, too.
     """
-    replacements: dict[str, Any] = {
+    replacements: dict[str, object] = {
         "create_model_from_path": lambda *_, **__: load(),
         "AutoModelForCausalLM": SimpleNamespace(from_pretrained=lambda *_, **__: load()),
         "AutoConfig": SimpleNamespace(from_pretrained=lambda *_, **__: policy.config),
@@ -62,7 +62,7 @@ class _Classes:
     def __init__(self, load: Callable[[], Any]) -> None:
         self.load = load
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         import transformers
 
         found = getattr(transformers, name)
@@ -71,7 +71,7 @@ class _Classes:
         return found
 
 
-def _untrained(prepare: Callable[..., Any]) -> Callable[..., Any]:
+def _untrained(prepare: Callable[..., object]) -> Callable[..., object]:
     """Replaces trl's ``prepare_deepspeed`` for a reference model, which needs no optimizer, schedule or offload.
 
     trl 1.16 itself omits all three. trl 0.18 gives the reference the complete deepspeed.json. Under bf16, DeepSpeed
@@ -79,7 +79,7 @@ def _untrained(prepare: Callable[..., Any]) -> Callable[..., Any]:
     of Tensors"), or an optimizer with float32 copies of all weights of the reference.
     """
 
-    def prepared(model: Model, accelerator: Any) -> Any:
+    def prepared(model: Model, accelerator: Any) -> object:
         plugin = accelerator.state.deepspeed_plugin
         full_config = plugin.deepspeed_config
         plugin.deepspeed_config = {

@@ -40,7 +40,7 @@ class Messages(list[dict[str, str]]):
         return super().__contains__(one)
 
 
-def name_of(function: Callable[..., Any]) -> str:
+def name_of(function: Callable[..., object]) -> str:
     """The function's name in messages and logs."""
     return str(getattr(function, "__name__", type(function).__name__))
 
@@ -69,7 +69,7 @@ def arguments(
     return {**columns, **{key: made[key] for key in given}}, len(answers)
 
 
-def own_messages(prompts: Sequence[Any]) -> list[Any]:
+def own_messages(prompts: Sequence[Any]) -> list[object]:
     """The prompts, whose messages have their original keys again: the runtime stores these as JSON under `FIELDS`."""
     return [
         [{**own, "content": turn["content"]} for own, turn in zip(unpacked(one)[0], one, strict=True)]
@@ -79,7 +79,7 @@ def own_messages(prompts: Sequence[Any]) -> list[Any]:
     ]
 
 
-def first_call(function: Callable[..., Any], values: Mapping[str, Any], size: int, row: str) -> str | None:
+def first_call(function: Callable[..., Any], values: Mapping[str, object], size: int, row: str) -> str | None:
     """Call the function once. Returns a sentence if it raises an exception or its result cannot be used; None if the
     call works.
     """
@@ -100,7 +100,7 @@ def first_call(function: Callable[..., Any], values: Mapping[str, Any], size: in
     return None
 
 
-def checked(function: Callable[..., Any]) -> Callable[..., Any]:
+def checked(function: Callable[..., object]) -> Callable[..., Any]:
     """Wrap a reward function for trl's trainer. If it raises an exception, or if trl cannot use its result, raise a
     RunError that quotes the first prompt.
     """
@@ -115,7 +115,14 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
             except Exception as error:  # the function may raise any exception
                 raise RunError(_raised(function, error, where), local=True) from error
 
-    def judged(returned: Any, values: list[Any] | None, size: int, where: str) -> Any:
+    def judged(call: Callable[[], object], given: Mapping[str, Any]) -> object:
+        size = len(given["completions"])
+        where = f"called with {size} completions, the first for the prompt {_question(given['prompts'][0])}"
+        try:
+            returned = call()
+            values = _values(returned)
+        except Exception as error:  # the function may raise any exception
+            raise RunError(_raised(function, error, where), local=True) from error
         why = _problem(function, returned, values, size, where)
         if why is not None:
             raise RunError(why, local=True)
@@ -127,11 +134,8 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
             values = _values(returned)
         return judged(returned, values, len(given["completions"]), where)
 
-    def synchronous(**given: Any) -> Any:
-        with watched(given) as (own, where):
-            returned = function(**own)
-            values = _values(returned)
-        return judged(returned, values, len(given["completions"]), where)
+    def synchronous(**given: object) -> object:
+        return judged(lambda: function(**own(given)), given)
 
     synchronous.__name__ = name_of(function)
     return wraps(function)(asynchronous if iscoroutinefunction(function) else synchronous)
@@ -154,13 +158,19 @@ def _reported(call: str) -> Iterator[None]:
         ended.set()
 
 
-def _question(prompt: Any) -> str:
+def _question(prompt: object) -> str:
     """The end of a prompt, in quotes. If the prompt consists of messages, the end of the last message's content."""
     text = prompt[-1].get("content") if isinstance(prompt, list) and prompt else prompt
     return repr(str(text)[-200:])
 
 
-def _raised(function: Callable[..., Any], error: BaseException, where: str) -> str:
+def _result(returned: object, failed: Exception | None) -> object:
+    if failed is not None:
+        raise failed
+    return returned
+
+
+def _raised(function: Callable[..., object], error: BaseException, where: str) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     file = getattr(getattr(function, "__code__", None), "co_filename", None)
     own = [one for one in frames if one.filename == file]
@@ -169,7 +179,7 @@ def _raised(function: Callable[..., Any], error: BaseException, where: str) -> s
     return f"the reward {name_of(function)} raised {type(error).__name__}: {what}{line}, {where}"
 
 
-def _values(returned: Any) -> list[Any] | None:
+def _values(returned: Any) -> list[object] | None:
     """The values in ``returned``; None if it is not an ordered container."""
     if isinstance(returned, str | bytes | Mapping | set):
         return None
@@ -181,7 +191,7 @@ def _values(returned: Any) -> list[Any] | None:
 
 
 def _problem(
-    function: Callable[..., Any], returned: Any, values: Sequence[Any] | None, size: int, where: str
+    function: Callable[..., object], returned: object, values: Sequence[object] | None, size: int, where: str
 ) -> str | None:
     """A sentence that says why trl cannot use the function's result; None if trl can."""
     import torch
@@ -204,6 +214,6 @@ def _problem(
     return None
 
 
-def _described(value: Any) -> str:
+def _described(value: object) -> str:
     kind = type(value).__name__
     return "None" if value is None else f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind} ({value!r:.80})"

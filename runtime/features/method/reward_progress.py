@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from math import isnan
-from typing import Any
 
 from ...core.feature import Bundle, Feature
 
@@ -14,11 +13,11 @@ SHOWN = {"reward": "reward", "rewards/margins": "margin", "accuracy": "accuracy"
 class RewardProgress(Feature):
     """Hooks that show rewards and margins in the progress line."""
 
-    def log_words(self, bundle: Bundle, event: Mapping[str, Any]) -> list[str]:
+    def log_words(self, bundle: Bundle, event: Mapping[str, object]) -> list[str]:
         """The rewards and margins of the event. `none` means that no completion had a reward since the last log."""
         return [f"{word} {_number(event[key])}" for key, word in SHOWN.items() if key in event]
 
 
-def _number(value: Any) -> str:
+def _number(value: object) -> str:
     """The value with three decimals. "none" for nan and None: trl logs these if every reward function returned None."""
     return f"{value:.3f}" if isinstance(value, float) and not isnan(value) else "none"

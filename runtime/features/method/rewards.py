@@ -102,29 +102,29 @@ def _same(answer: str, truth: str) -> float | None:
     return float(verify(gold, parse(answer, extraction_config=[latex], extraction_mode="first_match")))
 
 
-def accuracy_reward(completions: list[Any], solution: list[str], **given: Any) -> list[float | None]:
+def accuracy_reward(completions: list[object], solution: list[str], **given: object) -> list[float | None]:
     """1 if the answer equals the solution in the row, else 0."""
     logs = {"log_extra": given["log_extra"]} if given.get("log_extra") else {}
     return verified(texts(completions), solution, **logs)
 
 
-def format_reward(completions: list[Any], **_: object) -> list[float]:
+def format_reward(completions: list[object], **_: object) -> list[float]:
     """1 if a text consists of thoughts in think tags and then an answer in answer tags, otherwise 0."""
     expected = re.compile(r"^<think>\n.*?\n</think>\n<answer>\n.*?\n</answer>$", re.DOTALL | re.MULTILINE)
     return [float(bool(expected.match(text))) for text in texts(completions)]
 
 
-def tag_count_reward(completions: list[Any], **_: object) -> list[float]:
+def tag_count_reward(completions: list[object], **_: object) -> list[float]:
     """A quarter for each of the four tags (with its line breaks) that is in the text exactly once."""
     return [sum(0.25 for tag in TAGS if text.count(tag) == 1) for text in texts(completions)]
 
 
-def reasoning_steps_reward(completions: list[Any], **_: object) -> list[float]:
+def reasoning_steps_reward(completions: list[object], **_: object) -> list[float]:
     """The number of words that begin a reasoning step, such as "First," or "Step 1:", divided by 3; at most 1."""
     return [min(1.0, len(re.findall(STEPS, text)) / 3) for text in texts(completions)]
 
 
-def len_reward(completions: list[Any], solution: list[str], **_: object) -> list[float]:
+def len_reward(completions: list[object], solution: list[str], **_: object) -> list[float]:
     """From 0.5 for the shortest completion to -0.5 for the longest; a wrong completion gets at most 0 (Kimi k1.5).
 
     Lengths are in characters, compared within one call's completions.
@@ -152,7 +152,7 @@ def cosine(
     For wrong answers, the reward rises from ``max_value_wrong`` to ``min_value_wrong``.
     """
 
-    def cosine_scaled_reward(completions: list[Any], solution: list[str], **_: object) -> list[float | None]:
+    def cosine_scaled_reward(completions: list[object], solution: list[str], **_: object) -> list[float | None]:
         answers = texts(completions)
         out: list[float | None] = []
         for text, right in zip(answers, verified(answers, solution), strict=True):
@@ -169,7 +169,7 @@ def cosine(
 def repetition_penalty(ngram_size: int = 3, max_penalty: float = -1.0) -> Function:
     """The share of repeated n-grams of ``ngram_size`` words, times the penalty (arXiv 2502.03373, C.2)."""
 
-    def repetition_penalty_reward(completions: list[Any], **_: object) -> list[float]:
+    def repetition_penalty_reward(completions: list[object], **_: object) -> list[float]:
         out = []
         for text in texts(completions):
             words = text.lower().split()
@@ -197,7 +197,7 @@ def soft_overlong_punishment(max_completion_len: int = 16384, soft_punish_cache:
 def code_format(language: str = "python") -> Function:
     """``format_reward`` for answers with a code block. If a row has a column ``language``, it replaces the setting."""
 
-    def code_format_reward(completions: list[Any], **columns: Any) -> list[float]:
+    def code_format_reward(completions: list[object], **columns: Any) -> list[float]:
         answers = texts(completions)
         out = []
         for text, row_language in zip(answers, columns.get("language") or [language] * len(answers), strict=True):

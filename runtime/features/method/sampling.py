@@ -16,7 +16,7 @@ from ...library_internals.trl_modules import replaced
 class Sampling(Feature):
     """Hooks for a run in which the model generates completions."""
 
-    def before_arguments(self, bundle: Bundle, values: dict[str, Any]) -> None:
+    def before_arguments(self, bundle: Bundle, values: dict[str, object]) -> None:
         """Set the host of the vLLM server, because it is known only at the launch."""
         if values.get("use_vllm") and os.environ.get("XPC_VLLM_HOST"):
             values["vllm_server_host"] = os.environ["XPC_VLLM_HOST"]
@@ -32,7 +32,7 @@ class Sampling(Feature):
         return vllm_at_commit(bundle, module)
 
 
-def vllm_at_commit(bundle: Bundle, module: Any) -> AbstractContextManager[None]:
+def vllm_at_commit(bundle: Bundle, module: object) -> AbstractContextManager[None]:
     """A context for vLLM in the training process. Its engine loads the model at the bundle's commit.
 
     trl itself passes only the model's name to the engine.

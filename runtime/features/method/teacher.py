@@ -21,7 +21,7 @@ class Teacher(Feature):
         options["teacher_model"] = teacher(bundle)
 
 
-def teacher(bundle: Bundle) -> Any:
+def teacher(bundle: Bundle) -> object:
     """Load the frozen teacher. Raises RunError if it cannot be loaded.
 
     Custom code and pickles are not allowed for the teacher, even if the spec allows them for the student.

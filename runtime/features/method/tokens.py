@@ -46,7 +46,7 @@ def to_row(source: Source, row: Mapping[str, Any], index: int) -> dict[str, Any]
     return _learned(source["tokens"], ids[begin:end], labels[begin:end], where)
 
 
-def _parts(source: Source, row: Mapping[str, Any]) -> dict[str, Any]:
+def _parts(source: Source, row: Mapping[str, object]) -> dict[str, object]:
     """The row's `input_ids`, labels and masks, from the columns that the source names or else from columns with the
     usual names.
     """
@@ -56,7 +56,7 @@ def _parts(source: Source, row: Mapping[str, Any]) -> dict[str, Any]:
     return {"input_ids": row[first], **{one if one in MASKS else "labels": row[one] for one in others}}
 
 
-def _integers(value: Any, where: str, part: str) -> list[int]:
+def _integers(value: object, where: str, part: str) -> list[int]:
     if not isinstance(value, list) or not all(type(one) is int or (part in MASKS and one in (0, 1)) for one in value):
         raise RunError(f"{where}: {part} is not a list of integers")
     if part in MASKS and not {*value} <= {0, 1}:
@@ -75,7 +75,7 @@ def _without_padding(real: list[int], where: str) -> tuple[int, int]:
     return begin, end
 
 
-def _learned(column: str, ids: list[int], labels: list[int], where: str) -> dict[str, Any]:
+def _learned(column: str, ids: list[int], labels: list[int], where: str) -> dict[str, object]:
     """The row with its labels in the trainer's ``column``, or without this column if the trainer learns every token."""
     if column == "labels":
         return {"input_ids": ids, "labels": labels}
@@ -95,15 +95,15 @@ def _learned(column: str, ids: list[int], labels: list[int], where: str) -> dict
 
 
 def _convert(
-    convert: Callable[..., dict[str, Any]], source: Source, row: Mapping[str, Any], index: int, **how: Any
-) -> dict[str, Any]:
+    convert: Callable[..., dict[str, object]], source: Source, row: Mapping[str, object], index: int, **how: object
+) -> dict[str, object]:
     return to_row(source, row, index) if source["shape"] == "tokens" else convert(source, row, index, **how)
 
 
 class GivenTokens(TokenCounts):
     """Counts the tokens of rows that are already tokenized, before the trainer truncates or packs these rows."""
 
-    def mapped(self, real: Callable[..., Any], rows: Rows, *args: Any, **kwargs: Any) -> Any:
+    def mapped(self, real: Callable[..., Any], rows: Rows, *args: Any, **kwargs: object) -> object:
         """Called in place of ``Dataset.map`` while the trainer prepares its rows: before the rows are packed, count
         their tokens."""
         if not self.has_counts and "input_ids" in rows.column_names:
@@ -131,7 +131,7 @@ class TokenRows(Feature):
     def row_types(
         self, bundle: Bundle, source: Source, stored: Rows, dropped: Sequence[str],
         make: Callable[[Any, int], dict[str, Any]],
-    ) -> dict[str, Any] | None:  # fmt: skip
+    ) -> dict[str, object] | None:  # fmt: skip
         """The types of the columns. Rows that the trainer tokenizes have the same types, so that both kinds of rows can
         be joined.
         """
@@ -174,7 +174,7 @@ def _vocabulary(bundle: Bundle) -> int:
     return size + len(bundle.plan["tokenizer"].get("added") or ())
 
 
-def _too_large(column: Any, size: int) -> tuple[int, int] | None:
+def _too_large(column: object, size: int) -> tuple[int, int] | None:
     """The number of the first row that has a token id outside the vocabulary, and this id."""
     import pyarrow.compute as compute
 

@@ -33,7 +33,7 @@ def add_parser(tokenizer: Tokenizer) -> bool:
     return True
 
 
-def _known() -> Iterator[Mapping[str, Any]]:
+def _known() -> Iterator[Mapping[str, object]]:
     """The response templates of trl, each for one family of models."""
     from trl import chat_template_utils as templates
 

@@ -23,7 +23,7 @@ from . import tool_calls
 from .rewards import of_file
 
 Function = Callable[..., Any]
-NO_TEXT: tuple[Any, ...] = (object.__repr__, type(_ for _ in ()).__repr__)
+NO_TEXT: tuple[object, ...] = (object.__repr__, type(_ for _ in ()).__repr__)
 """The `__repr__` methods that only print a type and an address, such as `<generator object f at 0x7f3a>`."""
 INSTEAD = "write `chat_template = qwen2.5` or `llama3.1`, or train a model whose own template can"
 START, SCORE = "reset", "get_reward"
@@ -60,7 +60,7 @@ class Tools(Feature):
             return [f"{error}, with row 0 of {source}"]
         return []
 
-    def first_rows_note(self, bundle: Bundle, rows: list[dict[str, Any]], tokenizer: Tokenizer) -> str:
+    def first_rows_note(self, bundle: Bundle, rows: list[dict[str, object]], tokenizer: Tokenizer) -> str:
         """A note on the number of tokens that the descriptions of the tools add to each prompt."""
         try:
             tools, environment = loaded(bundle)
@@ -103,7 +103,7 @@ def loaded(bundle: Bundle) -> tuple[list[Function], type | None]:
     return tools, limited_class(found, seconds)
 
 
-def instance_of(environment: type) -> Any:
+def instance_of(environment: type) -> object:
     """Create an instance of the environment class. Raises RunError if that fails."""
     try:
         return environment()
@@ -124,7 +124,7 @@ def _tokens(tokenizer: Tokenizer, tools: list[Function] | None) -> int:
     return len(tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
-def _environment_problems(bundle: Bundle, instance: Any) -> Iterator[str]:
+def _environment_problems(bundle: Bundle, instance: object) -> Iterator[str]:
     if instance is None:
         return
     name = type(instance).__name__
@@ -163,7 +163,7 @@ def template_problem(tokenizer: Tokenizer) -> str | None:
     return None
 
 
-def first_rollout(instance: Any, row: Mapping[str, Any]) -> Any:
+def first_rollout(instance: Any, row: Mapping[str, Any]) -> object:
     """Try an environment with a row: call `reset`, and `get_reward` if the class has this method. Returns the text that
     `reset` adds to the prompt. Raises RunError for a value of a wrong type.
     """
@@ -177,7 +177,7 @@ def first_rollout(instance: Any, row: Mapping[str, Any]) -> Any:
     return observed
 
 
-def limited(function: Function, seconds: float, checked: Callable[[Any], str | None] | None = None) -> Function:
+def limited(function: Function, seconds: float, checked: Callable[[object], str | None] | None = None) -> Function:
     """The function with a time limit for each call; a coroutine function is run to its end.
 
     If a tool raises an exception, it is printed once, and trl passes it to the model as the tool's result. If a method
@@ -197,7 +197,7 @@ def limited(function: Function, seconds: float, checked: Callable[[Any], str | N
             raise RuntimeError(f"{name} called sys.exit({error.code!r})") from error
 
     @wraps(function)
-    def tool(*args: Any, **given: Any) -> Any:
+    def tool(*args: object, **given: Any) -> object:
         try:
             returned = call(*args, **given)
             kind: Any = type(returned)
@@ -211,7 +211,7 @@ def limited(function: Function, seconds: float, checked: Callable[[Any], str | N
             raise
 
     @wraps(function)
-    def of_trl(*args: Any, **given: Any) -> Any:
+    def of_trl(*args: object, **given: object) -> object:
         try:
             returned = call(*args, **given)
         except Exception as error:  # the method may raise any exception
@@ -228,13 +228,13 @@ def as_text(tool: Function) -> Function:
     """The tool, but with its result in the form that the model reads (see `result_text`)."""
 
     @wraps(tool)
-    def called(*args: Any, **given: Any) -> Any:
+    def called(*args: Any, **given: object) -> object:
         return result_text(tool(*args, **given))
 
     return called
 
 
-def result_text(value: Any) -> Any:
+def result_text(value: object) -> object:
     """The text of a tool's result. A list of text parts is returned unchanged: trl uses it as the message's content.
     trl would use any other list in the same way, such as a list of texts, but chat templates cannot read it.
     """
@@ -250,18 +250,18 @@ def result_text(value: Any) -> Any:
 def limited_class(environment: type, seconds: float) -> type:
     """A subclass of ``environment`` with the same name, whose methods have a time limit."""
     found = dict(inspect.getmembers(environment, inspect.isfunction))
-    checks: Mapping[str, Callable[[Any], str | None]] = {START: lambda _: None, SCORE: _not_a_reward}
+    checks: Mapping[str, Callable[[object], str | None]] = {START: lambda _: None, SCORE: _not_a_reward}
     methods = {name: limited(one, seconds, checks.get(name)) for name, one in found.items() if not name.startswith("_")}
     return new_class(environment.__name__, (environment,), {}, lambda space: space.update(methods))
 
 
-def _not_a_reward(value: Any) -> str | None:
+def _not_a_reward(value: object) -> str | None:
     if value is None or (isinstance(value, int | float) and value not in (float("inf"), float("-inf"))):
         return None
     return f"returned {type(value).__name__} ({value!r:.80}); it must return a finite number or None"
 
 
-def _raised(kind: str, name: str, function: Any, error: BaseException) -> str:
+def _raised(kind: str, name: str, function: object, error: BaseException) -> str:
     code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
     frames = [one for one in traceback.extract_tb(error.__traceback__) if code and one.filename == code.co_filename]
     line = f" in line {frames[-1].lineno} of {frames[-1].filename}" if frames else ""
@@ -273,7 +273,7 @@ _loops: list[asyncio.AbstractEventLoop] = []
 later call can use a session that an earlier call has opened."""
 
 
-def _awaited(coroutine: Any) -> Any:
+def _awaited(coroutine: Any) -> object:
     """Run a coroutine on the event loop and return its result. If the coroutine exceeds the time limit, the next
     coroutine gets a new loop, because this one may be blocked.
     """
@@ -289,11 +289,11 @@ def _awaited(coroutine: Any) -> Any:
         raise
 
 
-EXAMPLES: Mapping[str, Any] = {"integer": 1, "number": 1.0, "boolean": True, "array": [], "object": {}}
+EXAMPLES: Mapping[str, object] = {"integer": 1, "number": 1.0, "boolean": True, "array": [], "object": {}}
 """Maps types in a tool's JSON schema to made-up values. A type that is not listed gets a text."""
 
 
-def example_call(tool: Function) -> dict[str, Any]:
+def example_call(tool: Function) -> dict[str, object]:
     """A made-up call of the tool, with its required arguments, in the form of an assistant's ``tool_calls``."""
     from transformers.utils import get_json_schema
 
@@ -302,7 +302,7 @@ def example_call(tool: Function) -> dict[str, Any]:
     return {"type": "function", "function": {"name": tool.__name__, "arguments": arguments}}
 
 
-def _example(schema: Mapping[str, Any]) -> Any:
+def _example(schema: Mapping[str, Any]) -> object:
     if schema.get("enum"):
         return schema["enum"][0]
     kind = schema.get("type", "string")

@@ -76,7 +76,7 @@ class AdapterInitTrainer(FaultTolerant):
             say(f"adapters of {len(layers)} layers are initialized by {name}")
         return super().train(resume_from_checkpoint=resume_from_checkpoint, **options)  # type: ignore[misc]
 
-    def _initialize_by_loftq(self, layers: Mapping[str, Any], begins: bool) -> None:
+    def _initialize_by_loftq(self, layers: Mapping[str, object], begins: bool) -> None:
         """Initialize the adapters and the reference. If training resumes, only the reference is initialized."""
         if begins or compares(self.bundle):
             initialize_from_rounding(self.bundle, self.model, layers)
@@ -122,7 +122,7 @@ def initialize_from_weights(plan: Mapping[str, Any], layers: Mapping[str, Any], 
                 layer.pissa_init(ADAPTER, f"pissa_niter_{iterations}" if iterations else "pissa")
 
 
-def restored(layers: Mapping[str, Any], checkpoint: str) -> dict[str, Any]:
+def restored(layers: Mapping[str, Any], checkpoint: str) -> dict[str, object]:
     """Read the adapter's initial matrices from a checkpoint. Subtract their product from the base's weights, as peft
     did at the first start. Return the matrices by name.
     """
@@ -147,7 +147,7 @@ def compares(bundle: Bundle) -> bool:
     return bool(bundle.lora.get("reference"))
 
 
-def initialize_reference(layers: Mapping[str, Any], start: Mapping[str, Any]) -> None:
+def initialize_reference(layers: Mapping[str, Any], start: Mapping[str, object]) -> None:
     """Give the adapter "ref" the initial matrices. With this adapter, the model is the published base, up to rounding.
 
     DoRA's magnitudes are copied from the trained adapter, where they were computed before the base changed.
@@ -195,7 +195,7 @@ def convert(model: Model, start: Mapping[str, Any]) -> None:
     model.load_adapter = partial(_load, model)
 
 
-def doubled(state: Mapping[str, Any], start: Mapping[str, Any]) -> dict[str, Any]:
+def doubled(state: Mapping[str, Any], start: Mapping[str, Any]) -> dict[str, object]:
     """A state dict of adapters with twice the rank; their second half subtracts the initial matrices."""
     import torch
 
@@ -208,7 +208,7 @@ def doubled(state: Mapping[str, Any], start: Mapping[str, Any]) -> dict[str, Any
     return found
 
 
-def _load(model: Model, folder: str, *args: Any, **options: Any) -> Any:
+def _load(model: Model, folder: str, *args: Any, **options: object) -> object:
     """Load an adapter that this run has saved, but without the half that subtracts the initial matrices. peft's
     ``load_adapter`` would load both halves.
     """
@@ -280,12 +280,12 @@ def initialize_from_rows(bundle: Bundle, trainer: Any) -> None:
             layer.lora_A[ADAPTER].weight.copy_(found[name])
 
 
-def batched(rows: list[Any], collate: Callable[[list[Any]], dict[str, Any]], micro: int, rank: int) -> list[Any]:
+def batched(rows: list[Any], collate: Callable[[list[Any]], dict[str, Any]], micro: int, rank: int) -> list[object]:
     """Batches of at least ``micro`` rows. Each batch has at least ``rank`` trained tokens, because peft skips batches
     with fewer trained tokens.
     """
-    batches: list[Any] = []
-    kept: list[Any] = []
+    batches: list[object] = []
+    kept: list[object] = []
     for row in rows:
         kept.append(row)
         if len(kept) < micro:

@@ -20,7 +20,7 @@ finds none.
 """
 
 
-def add_reference(model: Model, config: Any) -> None:
+def add_reference(model: Model, config: object) -> None:
     """Add the frozen adapter "ref", which trl uses as the reference model."""
     model.add_adapter(REFERENCE, config)
     for name, weight in model.named_parameters():
@@ -40,7 +40,7 @@ class Adapters(Feature):
         warnings.filterwarnings("ignore", message="Setting `save_embedding_layers` to `True` as")
         logging.getLogger("transformers.trainer").addFilter(lambda record: LABELS not in record.getMessage())
 
-    def model_options(self, bundle: Bundle, options: dict[str, Any]) -> None:
+    def model_options(self, bundle: Bundle, options: dict[str, object]) -> None:
         """Add the quantization of the base model to the arguments with which it is loaded."""
         quantized = quantization(bundle)
         options |= {} if quantized is None else {"quantization_config": quantized}
@@ -75,7 +75,7 @@ class Adapters(Feature):
         return built(plan, trainer.model)
 
 
-def adapter(bundle: Bundle) -> Any:
+def adapter(bundle: Bundle) -> object:
     """peft's configuration of the adapters; None if no adapter is trained.
 
     The score head of a reward model is new. With the task SEQ_CLS, peft trains the head, saves it next to the adapters
@@ -189,7 +189,7 @@ class AdapterTrainer(LoadingHook, FaultTolerant):
     rates: Mapping[str, Any] | None = None
     model: Model
 
-    def create_optimizer(self, *args: Any) -> Any:
+    def create_optimizer(self, *args: Any) -> object:
         """The optimizer, with the learning rates of LoRA+ if the bundle sets them."""
         optimizer = super().create_optimizer(*args)  # type: ignore[misc]
         if self.rates is not None:
@@ -235,7 +235,7 @@ def rates(optimizer: Any, model: Model, plan: Mapping[str, Any]) -> None:
             rate_of[id(weight)] = plan["rate"] * plan["lr_ratio"]
     parts: list[dict[str, Any]] = []
     for group in optimizer.param_groups:
-        split: dict[float, list[Any]] = {}
+        split: dict[float, list[object]] = {}
         for weight in group["params"]:
             split.setdefault(rate_of.get(id(weight), group["lr"]), []).append(weight)
         parts += [{**group, "params": weights, "lr": rate} for rate, weights in split.items()]

@@ -52,7 +52,7 @@ class ChatTemplate(Feature):
         return found
 
 
-def _render(tokenizer: Tokenizer, messages: Any, what: str) -> None:
+def _render(tokenizer: Tokenizer, messages: object, what: str) -> None:
     """Render a conversation within the time limit. This reports only slowness; any other error of the template is
     reported when rows are rendered."""
     try:

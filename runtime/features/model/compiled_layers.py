@@ -1,7 +1,6 @@
 """Compile each layer separately with `torch_compile`."""
 
 import os
-from typing import Any
 
 from ...core.feature import Bundle, Feature
 
@@ -9,6 +8,6 @@ from ...core.feature import Bundle, Feature
 class CompiledLayers(Feature):
     """Hooks for a run that compiles each layer separately with `torch_compile`."""
 
-    def before_arguments(self, bundle: Bundle, values: dict[str, Any]) -> None:
+    def before_arguments(self, bundle: Bundle, values: dict[str, object]) -> None:
         """Set the variable that makes accelerate compile layer by layer (accelerate 1.15, TorchDynamoPlugin)."""
         os.environ["ACCELERATE_DYNAMO_USE_REGIONAL_COMPILATION"] = "true"

@@ -75,7 +75,7 @@ def is_reference(bundle: Bundle) -> bool:
     return bool(bundle.lora["continued"].get("reference"))
 
 
-def with_reference(bundle: Bundle, model: Model) -> Any:
+def with_reference(bundle: Bundle, model: Model) -> object:
     """Load the earlier run's weights into two adapters: the model's adapter, and a frozen one, "ref", which is trl's
     reference.
 

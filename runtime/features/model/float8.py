@@ -7,7 +7,6 @@ layer of the model, and layers whose sizes are not multiples of 16 (accelerate 1
 
 import logging
 from collections.abc import Iterator, MutableMapping
-from typing import Any
 
 from ...core.errors import RunError
 from ...core.feature import Bundle, Feature, Model, Trainer
@@ -67,7 +66,7 @@ class Float8(Feature):
             )
 
 
-def named_modules(model: Model) -> Iterator[tuple[str, Any]]:
+def named_modules(model: Model) -> Iterator[tuple[str, object]]:
     """The modules of a model by name, compiled or not."""
     for name, module in model.named_modules():
         yield name.replace(COMPILED, ""), module

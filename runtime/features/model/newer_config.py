@@ -22,7 +22,7 @@ class NewerConfig(Feature):
             )
 
 
-def ignored(config: Mapping[str, Any]) -> dict[str, Any]:
+def ignored(config: Mapping[str, Any]) -> dict[str, object]:
     """The values of ``rope_parameters`` that transformers 4 would ignore, by the keys that it reads, such as
     ``rope_theta``. Without the values that ``config`` also has under these keys.
 
@@ -46,11 +46,11 @@ def ignored(config: Mapping[str, Any]) -> dict[str, Any]:
     return out
 
 
-def _scaling(saved: Mapping[str, Any]) -> dict[str, Any]:
+def _scaling(saved: Mapping[str, object]) -> dict[str, object]:
     return {key: value for key, value in saved.items() if key not in ("rope_theta", "partial_rotary_factor")}
 
 
-def _is_scaled(stated: Any, saved: Mapping[str, Any]) -> bool:
+def _is_scaled(stated: object, saved: Mapping[str, object]) -> bool:
     """Whether ``rope_scaling``, which transformers 4 reads, agrees in all of its keys with ``rope_parameters``."""
     if not isinstance(stated, Mapping) or not stated:
         return str(saved.get("rope_type", "default")) == "default"
@@ -58,7 +58,7 @@ def _is_scaled(stated: Any, saved: Mapping[str, Any]) -> bool:
     return all(both.get(key, value) == value for key, value in {"rope_type": "default", **_scaling(saved)}.items())
 
 
-def written(missing: Mapping[str, Any]) -> str:
+def written(missing: Mapping[str, object]) -> str:
     """Keys and values of a config.json, as the phrase `"rope_theta": 1000000.0` and `"rotary_pct": 0.4`."""
     import json
 

@@ -2,7 +2,6 @@
 
 import logging
 import re
-from typing import Any
 
 from ...core.feature import Bundle, Feature, ModelClass, Rows
 from ...core.token_counts import TokenCounts
@@ -24,7 +23,7 @@ class RewardHead(Feature):
         loader: ModelClass = AutoModelForSequenceClassification
         return loader
 
-    def model_options(self, bundle: Bundle, options: dict[str, Any]) -> None:
+    def model_options(self, bundle: Bundle, options: dict[str, object]) -> None:
         """Set one score per sequence; filter transformers' report about the new score head."""
         from transformers import AutoConfig
 

@@ -12,7 +12,7 @@ DEFAULT = (None, "default")
 class Rope(Feature):
     """Hooks for a run that scales the positions of its model."""
 
-    def model_options(self, bundle: Bundle, options: dict[str, Any]) -> None:
+    def model_options(self, bundle: Bundle, options: dict[str, object]) -> None:
         """Give the loader a configuration with the scaling. Raises RunError for a model that is scaled already."""
         from transformers import AutoConfig
 
@@ -26,7 +26,7 @@ class Rope(Feature):
         """
         lengthen(tokenizer, trainer.model.config.max_position_embeddings, bundle.model["rope"])
 
-    def base_settings(self, bundle: Bundle, trainer: Trainer) -> dict[str, Any]:
+    def base_settings(self, bundle: Bundle, trainer: Trainer) -> dict[str, object]:
         """The scaling and the scaled context, as in the configuration of the trained model."""
         config = trainer.model.config
         return {name: getattr(config, name) for name in (*scaled_keys(config), "max_position_embeddings")}
@@ -75,7 +75,7 @@ def scale(config: Any, rope: Mapping[str, Any], place: str) -> None:
         setattr(config, name, {**found, **scaling})
 
 
-def scaled_keys(config: Any) -> list[str]:
+def scaled_keys(config: object) -> list[str]:
     """The attributes of a configuration that contain a scaling: `rope_parameters` or `rope_scaling`."""
     # transformers 5 has `rope_parameters`; its `rope_scaling` is a property that sets `rope_parameters` and warns
     names = [

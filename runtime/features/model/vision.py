@@ -25,14 +25,14 @@ class Renderer:
     def __init__(self, tokenizer: Tokenizer, processor: Any) -> None:
         self.tokenizer, self.processor = tokenizer, processor
 
-    def __call__(self, conversation: Any, *given: Any, **options: Any) -> Any:
+    def __call__(self, conversation: Any, *given: object, **options: object) -> object:
         """Call the tokenizer's `apply_chat_template` with the converted messages."""
         batch = bool(conversation) and not isinstance(conversation[0], Mapping)
         turns = [with_parts(one) for one in conversation] if batch else with_parts(conversation)
         return type(self.tokenizer).apply_chat_template(self.tokenizer, turns, *given, **options)
 
 
-def with_parts(turns: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def with_parts(turns: Sequence[Mapping[str, Any]]) -> list[dict[str, object]]:
     """The messages, each with its content as a list of parts."""
     return [{**turn, "content": parts(one) if isinstance(one := turn["content"], str) else one} for turn in turns]
 
@@ -133,14 +133,14 @@ def within(path: str) -> bool:
     return FROZEN in path.split(".")
 
 
-def image_tokens(processor: Any, images: Sequence[Mapping[str, Any]]) -> list[int]:
+def image_tokens(processor: Any, images: Sequence[Mapping[str, object]]) -> list[int]:
     """The number of tokens of each image; it depends on the image's size."""
     reader = processor.image_processor
     patches = [reader.get_number_of_image_patches(one["height"], one["width"], {}) for one in images]
     return [one // reader.merge_size**2 for one in patches]
 
 
-def row_tokens(processor: Any, images: Sequence[int], conversation: Any) -> int:
+def row_tokens(processor: Any, images: Sequence[int], conversation: object) -> int:
     """The number of tokens of a conversation; ``images`` has the number of tokens of each of its images.
 
     In the rendered text, one placeholder token stands for an image. The processor replaces it by the image's tokens.
@@ -182,7 +182,7 @@ class ImageCollator:
     def __init__(self, collator: Callable[[list[dict[str, Any]]], Any], token: int) -> None:
         self.collator, self.token = collator, token
 
-    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> Any:
+    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> object:
         """TRL's batch of these rows, with labels of -100 for the tokens of images. (A pair's images are in its prompt,
         which has no loss anyway.) Raises RunError for an image that can no longer be read."""
         batch = self.collator(

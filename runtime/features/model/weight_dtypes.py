@@ -69,7 +69,7 @@ def states_bf16(bundle: Bundle) -> bool:
 
 
 @contextmanager
-def unrounded(bundle: Bundle, module: Any, kept: dict[str, Any]) -> Iterator[None]:
+def unrounded(bundle: Bundle, module: object, kept: dict[str, object]) -> Iterator[None]:
     """A context that collects in ``kept``, by name, the trained weights that trl's ``module`` creates with peft.
 
     Only float32 adapters are collected. No copies are needed, because rounding makes new tensors.
@@ -81,12 +81,12 @@ def unrounded(bundle: Bundle, module: Any, kept: dict[str, Any]) -> Iterator[Non
     make: Any = module.get_peft_model
     prepare: Any = getattr(module, "prepare_deepspeed", None)
 
-    def remembered(*args: Any, **kwargs: Any) -> Any:
+    def remembered(*args: Any, **kwargs: object) -> object:
         model = make(*args, **kwargs)
         kept.update({name: weight.data for name, weight in model.named_parameters() if weight.requires_grad})
         return model
 
-    def prepared(model: Model, accelerator: Any) -> Any:
+    def prepared(model: Model, accelerator: object) -> object:
         restore(model, kept)  # trl computes the reference's log-probabilities next, and ZeRO-3 then shards the model
         return prepare(model, accelerator)
 

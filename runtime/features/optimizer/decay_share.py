@@ -12,7 +12,7 @@ class DecayShareTrainer(FaultTolerant):
 
     args: Any
 
-    def create_scheduler(self, num_training_steps: int, *args: Any, **kwargs: Any) -> Any:
+    def create_scheduler(self, num_training_steps: int, *args: Any, **kwargs: object) -> object:
         """transformers' schedule, which needs the decay in steps. The trainer's arguments keep the share."""
         stated = self.args.lr_scheduler_kwargs
         decay = int(stated["num_decay_steps"] * num_training_steps)

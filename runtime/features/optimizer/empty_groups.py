@@ -1,14 +1,12 @@
 """Drop optimizer groups without weights, for example the group of biases if only adapters are trained."""
 
-from typing import Any
-
 from ...core.fault_tolerance import FaultTolerant
 
 
 class NonemptyGroupsTrainer(FaultTolerant):
     """Trainer methods for a run that may leave one of the optimizer's groups of weights empty."""
 
-    def create_optimizer(self, *args: Any) -> Any:
+    def create_optimizer(self, *args: object) -> object:
         """transformers' optimizer without its empty groups.
 
         DeepSpeed 0.16 drops empty groups from its optimizer but not from the schedule; torch 2.13 refuses such a

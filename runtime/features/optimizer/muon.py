@@ -41,9 +41,9 @@ class MuonTrainer(FaultTolerant):
     muon_shards: bool
     muon_line: str
     model: Model
-    optimizer: Any
+    optimizer: object
 
-    def create_optimizer(self, *args: Any) -> Any:
+    def create_optimizer(self, *args: Any) -> object:
         """Muon and AdamW as one optimizer with three groups: hidden matrices; other weights with weight decay; norms
         and biases without weight decay. The logged learning rate is that of the matrices. Raises RunError.
         """

@@ -11,7 +11,7 @@ class MuonWithAdamW(torch.optim.Optimizer):  # type: ignore[misc]  # mypy reads 
     schedules and checkpoints see one optimizer."""
 
     def __init__(
-        self, plan: Mapping[str, Any], matrices: Sequence[Any], others: Sequence[tuple[float, Sequence[Any]]]
+        self, plan: Mapping[str, Any], matrices: Sequence[object], others: Sequence[tuple[float, Sequence[object]]]
     ) -> None:
         """``others`` are pairs: a weight decay, and the weights that AdamW trains with this weight decay."""
         first, rest = plan["matrices"], plan["others"]
@@ -29,7 +29,7 @@ class MuonWithAdamW(torch.optim.Optimizer):  # type: ignore[misc]  # mypy reads 
         super().__init__(made, {"lr": first["lr"]})
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
-    def step(self, closure: Any = None) -> Any:
+    def step(self, closure: Any = None) -> object:
         """Make a step of Muon and of AdamW. At each step, both optimizers get the groups and the state again, because
         loading a checkpoint replaces them.
         """

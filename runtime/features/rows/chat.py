@@ -33,7 +33,7 @@ def to_row(
     return {"messages": with_system(messages(value, where), system)}
 
 
-def messages(turns: Any, where: str) -> list[dict[str, Any]]:
+def messages(turns: object, where: str) -> list[dict[str, object]]:
     """The messages of a conversation, each with a role and a content. Raises RunError."""
     if not isinstance(turns, list) or not turns:
         raise RunError(f"{where}: the list of messages is empty or not a list")
@@ -46,7 +46,7 @@ def messages(turns: Any, where: str) -> list[dict[str, Any]]:
     return [{"role": turn["role"], **turn, "content": one} for turn, one in zip(turns, contents, strict=True)]
 
 
-def string(value: Any, where: str, what: str) -> str:
+def string(value: object, where: str, what: str) -> str:
     """Return the value if it is a text. Raises RunError otherwise."""
     if not isinstance(value, str):
         kind = "null" if value is None else type(value).__name__

@@ -7,11 +7,11 @@ class Sets(dict[str, Any]):
     """Several evaluation sets by name. Trainers of trl that expect a single set call its methods ``map`` and ``filter``
     (orpo, cpo; kto and reward of trl 0.18)."""
 
-    def map(self, *args: Any, **kwargs: Any) -> "Sets":
+    def map(self, *args: Any, **kwargs: object) -> "Sets":
         """The same sets, each after ``Dataset.map``."""
         return Sets({name: rows.map(*args, **kwargs) for name, rows in self.items()})
 
-    def filter(self, *args: Any, **kwargs: Any) -> "Sets":
+    def filter(self, *args: Any, **kwargs: object) -> "Sets":
         """The same sets, each after ``Dataset.filter``."""
         return Sets({name: rows.filter(*args, **kwargs) for name, rows in self.items()})
 
@@ -21,7 +21,7 @@ class Sets(dict[str, Any]):
         return list(next(iter(self.values())).column_names)
 
 
-def joined_sets(parts: list[Any], axis: int = 0) -> Any:
+def joined_sets(parts: list[Any], axis: int = 0) -> object:
     """Like ``concatenate_datasets``, but also for `Sets`: trl 0.18's kto trainer adds columns with this function."""
     import datasets
 

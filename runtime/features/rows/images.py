@@ -59,7 +59,7 @@ def to_row(source: Source, row: Mapping[str, Any], index: int, system: str | Non
     return {"messages": placed(made, len(images), where), SHAPE: images}
 
 
-def refuse_kept(source: Source, row: Mapping[str, Any], where: str) -> None:
+def refuse_kept(source: Source, row: Mapping[str, object], where: str) -> None:
     """Raise RunError if a row has a column that the chat template would read in a run without images."""
     for column in () if source.get("only") else KEPT:
         if row.get(column):
@@ -126,8 +126,8 @@ def parts(text: str) -> list[dict[str, str]]:
 
 def _read(
     folder: str, convert: Callable[..., dict[str, Any]], source: Source, row: Mapping[str, Any], index: int,
-    **how: Any,
-) -> dict[str, Any]:  # fmt: skip
+    **how: object,
+) -> dict[str, object]:  # fmt: skip
     """Convert a row with ``convert``, and check its images. ``folder`` is the bundle's folder."""
     made = convert(source, row, index, **how)
     where, root = f"{name(source)}, row {index}", _root(folder, source)
@@ -166,7 +166,7 @@ def _root(folder: str, source: Source) -> str:
 
 def checked(
     stored: Any, root: str, where: str, stated: Mapping[str, tuple[int, str] | None] | None = None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """A stored image: its path or bytes, and its size. The image is decoded, so that a broken one is found now.
 
     ``stored`` is a path inside ``root``, a data URL, bytes, or a dictionary with the key `bytes` or `path`. ``stated``
@@ -222,7 +222,7 @@ def _unchanged(path: str, place: str, size: int, stated: tuple[int, str], where:
         )
 
 
-def files_state(root: str, stored: Iterable[Any]) -> str:
+def files_state(root: str, stored: Iterable[object]) -> str:
     """A digest of the paths, sizes, times of change and inodes of these rows' image files. It changes if a file is
     written, replaced, deleted, or found in another folder. The files are not read."""
     state = sha256(root.encode("utf-8", "surrogatepass"))
@@ -271,7 +271,7 @@ def _file(found: Mapping[str, Any]) -> Any:
     return Image.open(found["path"] if found["bytes"] is None else BytesIO(found["bytes"]), formats=FORMATS)
 
 
-def opened(found: Mapping[str, Any]) -> Any:
+def opened(found: Mapping[str, object]) -> Any:
     """The decoded image in RGB, rotated as its EXIF data state; the datasets library rotates images in the same way."""
     from PIL import ImageOps
 
@@ -279,7 +279,7 @@ def opened(found: Mapping[str, Any]) -> Any:
         return ImageOps.exif_transpose(image).convert("RGB")
 
 
-def reopened(found: Mapping[str, Any]) -> Any:
+def reopened(found: Mapping[str, Any]) -> object:
     """The decoded image for a batch. Raises RunError if its file was deleted or damaged after the rows were read."""
     try:
         if found["bytes"] is None and not os.path.isfile(found["path"]):  # reading a named pipe might never end
@@ -331,7 +331,7 @@ class Images(Feature):
     def row_types(
         self, bundle: Bundle, source: Source, stored: Rows, dropped: Sequence[str],
         make: Callable[[Any, int], dict[str, Any]],
-    ) -> dict[str, Any] | None:  # fmt: skip
+    ) -> dict[str, object] | None:  # fmt: skip
         """The types of the columns, because the first row may have no image.
 
         The datasets library caches converted rows for later starts, by a digest of these types, among other things. The

@@ -105,11 +105,11 @@ def cut_prompts(rows: Rows, tokenizer: Tokenizer, limit: int) -> None:
         )
 
 
-def _with_length(row: Mapping[str, Any], tokenizer: Tokenizer) -> dict[str, int]:
+def _with_length(row: Mapping[str, object], tokenizer: Tokenizer) -> dict[str, int]:
     return {"tokens": before_answer(row, tokenizer)}
 
 
-def _kept(rows: Rows, fits: Callable[..., bool], limits: Mapping[str, Any], use: str, none: str, why: str) -> Rows:
+def _kept(rows: Rows, fits: Callable[..., bool], limits: Mapping[str, object], use: str, none: str, why: str) -> Rows:
     """The rows that fit into the limits. Prints how many rows do not fit. Raises RunError if no row fits."""
     kept = rows.filter(fits, fn_kwargs=limits, desc=None)
     if len(kept) == 0:
@@ -119,11 +119,11 @@ def _kept(rows: Rows, fits: Callable[..., bool], limits: Mapping[str, Any], use:
     return kept
 
 
-def _prompt_fits(row: Mapping[str, Any], tokenizer: Tokenizer, limit: int) -> bool:
+def _prompt_fits(row: Mapping[str, object], tokenizer: Tokenizer, limit: int) -> bool:
     return _prompt_length(row, row["prompt"], tokenizer) <= limit
 
 
-def _prompt_length(row: Mapping[str, Any], prompt: Any, tokenizer: Tokenizer) -> int:
+def _prompt_length(row: Mapping[str, object], prompt: Any, tokenizer: Tokenizer) -> int:
     if isinstance(prompt, str):
         return len(tokenizer(prompt)["input_ids"])
     return _rendered(row, prompt, tokenizer, prompt[-1]["role"] != "assistant")
@@ -142,11 +142,11 @@ def before_answer(row: Mapping[str, Any], tokenizer: Tokenizer) -> int:
     return _prompt_length(row, prompt, tokenizer) if prompt else 0
 
 
-def _long_enough(row: Mapping[str, Any], tokenizer: Tokenizer, least: int, restore: Restore) -> bool:
+def _long_enough(row: Mapping[str, object], tokenizer: Tokenizer, least: int, restore: Restore) -> bool:
     return min(of_row(restore(row) if restore else row, tokenizer, "")) >= least
 
 
-def _short_enough(row: Mapping[str, Any], tokenizer: Tokenizer, most: int, restore: Restore) -> bool:
+def _short_enough(row: Mapping[str, object], tokenizer: Tokenizer, most: int, restore: Restore) -> bool:
     """Whether a row has at most ``most`` tokens. The end token that the trainer appends to a text is counted, too."""
     return max(of_row(restore(row) if restore else row, tokenizer, tokenizer.eos_token or "")) <= most
 

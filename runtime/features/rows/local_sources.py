@@ -167,5 +167,5 @@ def _other_type(paths: list[str]) -> str | None:
     return None
 
 
-def _shortened(kind: Any) -> str:
+def _shortened(kind: object) -> str:
     return text if len(text := str(kind)) <= 160 else text[:160] + "..."

@@ -63,7 +63,7 @@ class MessageFields(Feature):
     def row_types(
         self, bundle: Bundle, source: Source, stored: Rows, dropped: Sequence[str],
         make: Callable[[Any, int], dict[str, Any]],
-    ) -> dict[str, Any] | None:  # fmt: skip
+    ) -> dict[str, object] | None:  # fmt: skip
         """The types of the columns. Every message has three texts, whatever keys the stored messages have."""
         from datasets import Features, List, Value
 
@@ -101,8 +101,8 @@ def _read(
     source: Source,
     row: Mapping[str, Any],
     index: int,
-    **how: Any,
-) -> dict[str, Any]:
+    **how: object,
+) -> dict[str, object]:
     """Convert a row to trl's form. Its first message gets the columns that the chat template reads, such as `tools`."""
     where = f"{name(source)}, row {index}"
     paths = [str(source["path"]), *(one["path"] for one in source.get("files") or ())]
@@ -123,7 +123,7 @@ def _read(
     return carried_by_first(made, kept) if kept else made
 
 
-def _other_system(made: Mapping[str, Any], system: Any, row: Mapping[str, Any]) -> bool:
+def _other_system(made: Mapping[str, Any], system: object, row: Mapping[str, object]) -> bool:
     """Whether the conversation begins with its own system prompt. If so, the row's column `system` is not read."""
     first = next(made[column][0] for column in CARRIERS if isinstance(made.get(column), list))
     return bool(system) and system == row.get("system") and first["role"] == "system" and first["content"] != system
@@ -145,7 +145,7 @@ def _check_learned(made: Mapping[str, Any], learned: Sequence[str], where: str) 
             raise RunError(f"{where}: no answer is to be learned (weight 0, or train false); leave the row out")
 
 
-def _check_calls(made: Mapping[str, Any], where: str) -> None:
+def _check_calls(made: Mapping[str, object], where: str) -> None:
     """Raises RunError for a call without a name, and for arguments of a call that are not a JSON object."""
     for turns in made.values():
         for turn in turns if isinstance(turns, list) else ():
@@ -154,7 +154,7 @@ def _check_calls(made: Mapping[str, Any], where: str) -> None:
                 raise RunError(f"{where}: {wrong}; change the row, or allow it with `data(omit=[tool_calls])`")
 
 
-def untrained(turn: Mapping[str, Any]) -> bool:
+def untrained(turn: Mapping[str, object]) -> bool:
     """Whether the row excludes this turn from the loss, for example by ``"weight": 0`` or ``"train": false``."""
     if READ.isdisjoint(turn):
         return False
@@ -163,14 +163,14 @@ def untrained(turn: Mapping[str, Any]) -> bool:
     return any(declined(turn[key]) for key in TRAINED if turn.get(key) is not None)
 
 
-def _packed(value: Any, where: str) -> Any:
+def _packed(value: object, where: str) -> object:
     """The column, with each message converted by `packed`. A column without messages is returned unchanged."""
     if isinstance(value, list):
         return [_packed(turn, where) if isinstance(turn, dict) else turn for turn in value]
     return packed(value, where) if isinstance(value, dict) and ("role" in value or "from" in value) else value
 
 
-def _without_nulls(value: Any) -> Any:
+def _without_nulls(value: object) -> object:
     """The column without those keys whose value is null. In a Parquet file, every message has all keys of the file, and
     the value of a key that it lacked is null.
     """
@@ -215,14 +215,14 @@ def _text(part: Rows, where: str) -> str:
     raise RunError(f"{where}: a message has a part of the type {str(kind)[:40]!r}, but only text is trained on")
 
 
-def without_nulls(value: Any) -> Any:
+def without_nulls(value: object) -> object:
     """The value without dict entries whose value is null, at any depth."""
     if isinstance(value, dict):
         return {key: without_nulls(one) for key, one in value.items() if one is not None}
     return [without_nulls(one) for one in value] if isinstance(value, list) else value
 
 
-def carried_by_first(made: Mapping[str, Any], kept: Mapping[str, Any]) -> dict[str, Any]:
+def carried_by_first(made: Mapping[str, Any], kept: Mapping[str, object]) -> dict[str, object]:
     """Store the values in ``kept`` (such as `tools`) in the first message of a converted row; returns the row."""
     begins = [column for column in ("messages", "prompt") if isinstance(made.get(column), list)]
     out = dict(made)
@@ -251,7 +251,7 @@ class Renderer:
         """The tokenizer's own ``apply_chat_template``."""
         return partial(type(self.tokenizer).apply_chat_template, self.tokenizer)
 
-    def __call__(self, conversation: Any, tools: Any = None, **options: Any) -> Any:
+    def __call__(self, conversation: Any, tools: Any = None, **options: object) -> Any:
         """Render messages with their original keys. If a row excludes a turn, the assistant mask of the turn is 0."""
         real = self.real()
         if conversation and not isinstance(conversation[0], Mapping):
@@ -269,7 +269,7 @@ class Renderer:
             out["assistant_masks"] = self._learned(turns, {**options, "tools": tools}, out)
         return out
 
-    def _learned(self, turns: list[dict[str, Any]], options: dict[str, Any], out: Any) -> list[int]:
+    def _learned(self, turns: list[dict[str, Any]], options: dict[str, object], out: Any) -> list[int]:
         """The assistant mask of a rendered conversation, with 0 for answers that the row excludes from the loss.
 
         Raises RunError if such an answer cannot be found in the rendered text.
@@ -298,7 +298,7 @@ class Renderer:
         return mask
 
     def marked(
-        self, messages: Sequence[Mapping[str, Any]], marks: Markers
+        self, messages: Sequence[Mapping[str, object]], marks: Markers
     ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """For `row_comparison`, a pair: the messages with a marker in each text, and the template's arguments."""
         turns, carried = unpacked(messages)
@@ -308,7 +308,7 @@ class Renderer:
         options = carried.get("chat_template_kwargs") or {}
         return marked, {**options, "tools": [_tool(tool, marks) for tool in tools] or None}
 
-    def _read(self, real: Callable[..., Any], turns: list[dict[str, Any]], options: Mapping[str, Any]) -> Any:
+    def _read(self, real: Callable[..., Any], turns: list[dict[str, Any]], options: Mapping[str, object]) -> object:
         if not any(isinstance(turn.get("content"), list) or turn.get("tool_calls") for turn in turns):
             return turns
         template = options.get("chat_template") or self.tokenizer.chat_template
@@ -319,7 +319,7 @@ class Renderer:
 MARK = re.compile(r" ?zQ\d+qZ")
 
 
-def _with_mark(turn: Mapping[str, Any], number: int, marks: Markers) -> dict[str, Any]:
+def _with_mark(turn: Mapping[str, Any], number: int, marks: Markers) -> dict[str, object]:
     """An answer with a marker: in its content or, if it has no content, in the name of its first tool call."""
     out, loss = dict(turn), Loss("content", number, "")
     if isinstance(turn.get("content"), str) and turn["content"].strip():
@@ -348,7 +348,7 @@ def _turn(turn: Mapping[str, Any], number: int, marks: Markers) -> dict[str, Any
     return out
 
 
-def _marked_reasoning(value: Any, number: int, role: str, marks: Markers) -> Any:
+def _marked_reasoning(value: object, number: int, role: str, marks: Markers) -> object:
     """The value of the key that holds a turn's reasoning, with a marker added to each text in it."""
     mark = partial(_marked_reasoning, number=number, role=role, marks=marks)
     if isinstance(value, dict):
@@ -358,7 +358,7 @@ def _marked_reasoning(value: Any, number: int, role: str, marks: Markers) -> Any
     return [*map(mark, value)] if isinstance(value, list) else value
 
 
-def _marked_call(call: Any, number: int, marks: Markers, role: str) -> Any:
+def _marked_call(call: Any, number: int, marks: Markers, role: str) -> object:
     """A tool call with markers in its name and its arguments."""
     if not isinstance(call, dict):
         return call
@@ -376,7 +376,7 @@ def _marked_call(call: Any, number: int, marks: Markers, role: str) -> Any:
     return out
 
 
-def _arguments(value: Any, path: str, number: int, marks: Markers) -> Any:
+def _arguments(value: object, path: str, number: int, marks: Markers) -> object:
     """The arguments with each value replaced by a marker."""
     if isinstance(value, dict) and value:
         return {key: _arguments(one, f"{path}.{key}", number, marks) for key, one in value.items()}
@@ -385,7 +385,7 @@ def _arguments(value: Any, path: str, number: int, marks: Markers) -> Any:
     return value if value in ({}, []) else marks.mark(Loss("argument", number, path[:60], role="assistant"))
 
 
-def _tool(tool: Any, marks: Markers) -> Any:
+def _tool(tool: object, marks: Markers) -> Any:
     """A copy of a tool with a marker in its name and one in its description. The markers show whether the chat template
     writes both.
     """

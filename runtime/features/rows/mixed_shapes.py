@@ -25,9 +25,9 @@ def marked(source: Source, part: Rows) -> Rows:
 class MixedShapesTrainer(Prepared):
     """Trainer methods for a run whose rows have several formats."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Call trl's constructor. It looks at the first row to decide whether rows are conversations; for the rows of a
-        mixture, it is made to decide that they are.
+    def __init__(self, *args: Any, **kwargs: object) -> None:
+        """Call trl's constructor. By the first row, it decides whether rows are conversations; for a row of a mixture,
+        the answer is always yes.
         """
         module = next(sys.modules[one.__module__] for one in type(self).__mro__ if one.__module__.startswith("trl."))
         real = module.is_conversational
@@ -79,7 +79,7 @@ def _learned(part: Rows, missing: list[str]) -> Rows:
 class MixedCounts(TokenCounts):
     """Counts the tokens of all rows of the mixture, after the formats are joined but before truncation and packing."""
 
-    def mapped(self, real: Callable[..., Any], rows: Rows, *args: Any, **kwargs: Any) -> Any:
+    def mapped(self, real: Callable[..., Any], rows: Rows, *args: Any, **kwargs: object) -> object:
         """Replaces ``Dataset.map``: map the rows as usual. The first time that tokenized rows of all formats are mapped
         together, count their tokens."""
         import numpy

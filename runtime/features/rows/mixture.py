@@ -108,13 +108,13 @@ def _different(parts: Sequence[Any]) -> str:
     return f"their columns are {columns}"
 
 
-def _one_type(parts: list[Rows]) -> list[Any]:
+def _one_type(parts: list[Rows]) -> list[object]:
     """Give all messages one type: if only some parts have messages with the key `FIELDS`, the messages of all parts get
     this key. A column for the chat template, such as `tools`, becomes JSON text if its types in the parts differ."""
     for column in KEPT:
         if len({str(part.features[column]) for part in parts if column in part.features}) > 1:
             parts = [_as_text(part, column) if column in part.features else part for part in parts]
-    wide: dict[str, Any] = {}
+    wide: dict[str, object] = {}
     for part in parts:
         turns = {name: getattr(kind, "feature", None) for name, kind in part.features.items()}
         wide |= {name: part.features[name] for name, one in turns.items() if isinstance(one, dict) and FIELDS in one}

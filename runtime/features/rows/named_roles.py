@@ -26,6 +26,6 @@ def _read(
     row: Mapping[str, Any],
     index: int,
     **how: Any,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     renamed = {key: value if key in KEPT else with_roles(value, roles) for key, value in row.items()}
     return to_row(source, renamed, index, **how)

@@ -24,12 +24,12 @@ class Measured:
     def __init__(self, tokenize: Any) -> None:
         self.tokenize = tokenize
 
-    def __call__(self, row: Any) -> dict[str, Any]:
+    def __call__(self, row: Any) -> dict[str, object]:
         """The tokenized row, with the additional columns `FULL_LENGTHS` and `HAS_ANSWERS`."""
         trainer, lengths = self.tokenize.__self__, list[int]()
         build, tokens = trainer.build_tokenized_answer, trainer.processing_class
 
-        def noted(prompt: str, answer: str) -> Any:
+        def noted(prompt: str, answer: str) -> object:
             tokenized = build(prompt, answer)
             first, last = tokenized["prompt_input_ids"], tokenized["input_ids"]
             # trl adds a begin token and an end token to a sequence that lacks them
@@ -59,14 +59,14 @@ class OrpoCounts(Feature):
 class OrpoTokenCounts(PairTokenCounts):
     """Counts the pairs while ORPO tokenizes them. Drops a pair if an answer has no token left."""
 
-    def mapped(self, real: Callable[..., Any], rows: Rows, *args: Any, **kwargs: Any) -> Any:
+    def mapped(self, real: Callable[..., Any], rows: Rows, *args: Any, **kwargs: object) -> object:
         """Called in place of ``Dataset.map`` while ORPO tokenizes: return only pairs in which both answers have a token
         left."""
         if getattr(args[0] if args else None, "__name__", "") != "tokenize_row":
             return super().mapped(real, rows, *args, **kwargs)
         return self.complete_pairs(real(rows, Measured(args[0]), *args[1:], **kwargs))
 
-    def complete_pairs(self, tokenized: Any) -> Any:
+    def complete_pairs(self, tokenized: Any) -> object:
         """Count the pairs before and after truncation, and drop a pair if an answer has no token left."""
         import numpy
 

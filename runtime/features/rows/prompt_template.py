@@ -33,7 +33,7 @@ def _read(
     index: int,
     system: str | None = None,
     **how: Any,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     where = f"{name(source)}, row {index}"
     if template is not None and source["shape"] not in NO_PROMPT:
         row = {**row, row_format.columns(source, list(row))["prompt"]: _prompt(template, row, where)}

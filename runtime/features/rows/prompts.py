@@ -120,13 +120,13 @@ def to_row(
     return {"prompt": _prompt_only(values["prompt"], where, system, chat)}
 
 
-def _turn(value: Any, role: str) -> Any:
+def _turn(value: object, role: str) -> object:
     """A text as a conversation of one turn, with the role of its column. Any other value is returned unchanged."""
     speaker = {"prompt": "user", "completion": "assistant", "chosen": "assistant", "rejected": "assistant"}.get(role)
     return [{"role": speaker, "content": value}] if isinstance(value, str) and speaker is not None else value
 
 
-def _with_context(source: Source, prompt: Any, context: Any, where: str) -> Any:
+def _with_context(source: Source, prompt: object, context: object, where: str) -> object:
     """The prompt followed by the text of the context column: in Alpaca's format, or joined as LLaMA-Factory does."""
     if context is not None and not isinstance(context, str):
         raise RunError(f"{where}: the {source['context']} is {type(context).__name__}; it must be text")
@@ -142,14 +142,14 @@ def _with_context(source: Source, prompt: Any, context: Any, where: str) -> Any:
     return f"{prompt}\n\n{context}" if context else prompt
 
 
-def _pair(values: Mapping[str, Any], where: str, system: str | None) -> dict[str, Any]:
+def _pair(values: Mapping[str, object], where: str, system: str | None) -> dict[str, object]:
     prompt, completion = values["prompt"], values["completion"]
     if isinstance(prompt, str):
         return {"prompt": prompt, "completion": string(completion, where, "completion")}
     return {"prompt": with_system(messages(prompt, where), system), "completion": messages(completion, where)}
 
 
-def _preference(values: Mapping[str, Any], where: str, system: str | None, full: bool) -> dict[str, Any]:
+def _preference(values: Mapping[str, Any], where: str, system: str | None, full: bool) -> dict[str, object]:
     """The prompt and both answers of a row. With ``full`` (for a reward model), only both answers, each with its
     prompt.
 
@@ -174,7 +174,7 @@ def _preference(values: Mapping[str, Any], where: str, system: str | None, full:
     return {"prompt": turns, "chosen": best, "rejected": worst}
 
 
-def _begins(answer: list[dict[str, Any]], prompt: list[dict[str, Any]], given: Any) -> bool:
+def _begins(answer: list[dict[str, object]], prompt: list[dict[str, object]], given: object) -> bool:
     """Whether an answer is the complete conversation, that is, whether it begins with the prompt."""
     if isinstance(given, str):
         return str(answer[0]["role"]) != "assistant"
@@ -195,7 +195,7 @@ def split_prompt(chosen: Any, rejected: Any) -> tuple[Any, Any, Any]:
     return chosen[:shared], chosen[shared:], rejected[shared:]
 
 
-def _unpaired(values: Mapping[str, Any], where: str, system: str | None) -> dict[str, Any]:
+def _unpaired(values: Mapping[str, object], where: str, system: str | None) -> dict[str, object]:
     label = values["label"]
     if label not in (True, False) or isinstance(label, float):
         raise RunError(f"{where}: the label is {label!r}; it must be true or false")
@@ -212,13 +212,13 @@ def _unpaired(values: Mapping[str, Any], where: str, system: str | None) -> dict
     return {"prompt": turns, "completion": answer(completion, where), "label": bool(label)}
 
 
-def _prompt_only(prompt: Any, where: str, system: str | None, chat: bool) -> Any:
+def _prompt_only(prompt: object, where: str, system: str | None, chat: bool) -> object:
     if isinstance(prompt, str) and not chat and system is None:
         return prompt
     return with_system(question(prompt, where), system)
 
 
-def question(prompt: Any, where: str) -> list[dict[str, Any]]:
+def question(prompt: Any, where: str) -> list[dict[str, object]]:
     """A prompt as a list of messages: a text becomes one turn of the user."""
     return [{"role": "user", "content": prompt}] if isinstance(prompt, str) else _turns(prompt, where)
 
@@ -230,7 +230,7 @@ def answer(value: Any, where: str) -> list[dict[str, Any]]:
     return _turns([value] if isinstance(value, dict) else value, where)
 
 
-def _turns(turns: Any, where: str) -> list[dict[str, Any]]:
+def _turns(turns: object, where: str) -> list[dict[str, object]]:
     """Messages in either form: with role and content, or with from and value."""
     if isinstance(turns, list) and turns and isinstance(turns[0], dict) and "from" in turns[0]:
         return from_value(turns, where)
@@ -294,7 +294,7 @@ class PromptRows(Feature):
         """The format for rows of every shape, with or without a prompt."""
         return FORMAT
 
-    def first_rows_note(self, bundle: Bundle, rows: list[dict[str, Any]], tokenizer: Tokenizer) -> str:
+    def first_rows_note(self, bundle: Bundle, rows: list[dict[str, object]], tokenizer: Tokenizer) -> str:
         """A note if these rows are plain text although there is a chat template, or if a prompt's tokens change when
         its answer follows.
         """

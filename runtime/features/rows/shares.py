@@ -70,7 +70,7 @@ def _drops_long_prompts(bundle: Bundle) -> bool:
     return bundle.method in ("dpo", "kto", "orpo", "cpo") and plan.get("max_prompt_length") is None
 
 
-def _is_trained(row: Mapping[str, Any], tokenizer: Tokenizer, most: int, in_full: bool) -> bool:
+def _is_trained(row: Mapping[str, object], tokenizer: Tokenizer, most: int, in_full: bool) -> bool:
     """Whether the trainer keeps a row. With ``in_full``, it keeps a row with at most ``most`` tokens; otherwise, a row
     whose first answer begins within the first ``most`` tokens."""
     if in_full:

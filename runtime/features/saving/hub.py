@@ -204,7 +204,7 @@ class PublishingTrainer(FaultTolerant):
 
     publisher: "Publisher | None" = None
 
-    def init_hf_repo(self, *_: Any, **__: Any) -> None:
+    def init_hf_repo(self, *_: Any, **__: object) -> None:
         """Do nothing, because the run has already created the repository (``output_folder_locked``)."""
         self.hub_model_id, self.push_in_progress = self.args.hub_model_id, None
 
@@ -213,7 +213,7 @@ class PublishingTrainer(FaultTolerant):
         super().save_checkpoint(write)
         if self.publisher is None:
             return
-        handler: Any = self.callback_handler  # type: ignore[attr-defined]
+        handler: object = self.callback_handler  # type: ignore[attr-defined]
         if hasattr(handler, "on_push_begin"):  # with transformers 5, a tracker may add to the model card
             handler.on_push_begin(self.args, self.state, self.control)
         steps = getattr(self.args.save_strategy, "value", self.args.save_strategy) == "steps"

@@ -55,7 +55,7 @@ class Passes(Iterable):  # type: ignore[misc]  # torch is not installed where ty
             source = self.bundle.data["sources"][0]
             raise RunError(data_sources.unreadable(self.bundle, source, None, error)) from error
 
-    def _passes(self) -> Iterator[Any]:
+    def _passes(self) -> Iterator[object]:
         left = self.sequences
         for number in count():
             if self.bundle.data["shuffle"]:  # the order of rows and files depends on the epoch number

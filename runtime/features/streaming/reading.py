@@ -87,6 +87,6 @@ def sequences(bundle: Bundle) -> int:
 class NullTokenCounter(TokenCounts):
     """A token counter that counts nothing."""
 
-    def mapped(self, real: Callable[..., Any], rows: Rows, *args: Any, **kwargs: Any) -> Any:
+    def mapped(self, real: Callable[..., Any], rows: Rows, *args: Any, **kwargs: object) -> object:
         """Call ``Dataset.map`` unchanged."""
         return real(rows, *args, **kwargs)
