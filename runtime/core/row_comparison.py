@@ -63,9 +63,8 @@ def check(
 ) -> list[str]:  # fmt: skip
     """Compare ``rows``, a mapping from numbers to rows. Return sentences about losses that ``omit`` allows; raise
     RunError for other losses."""
-    found: dict[
-        str, dict[int, Loss]
-    ] = {}  # for each value of `omit`: the first loss in each row that this value allows
+    # for each value of `omit`: the first loss in each row that this value allows
+    found: dict[str, dict[int, Loss]] = {}
     for number, row in rows.items():
         for loss in losses(row, tokenizer, conversations):
             found.setdefault(loss.name, {}).setdefault(number, loss)

@@ -202,10 +202,8 @@ def _trainer(bundle: Bundle, args: Arguments) -> tuple[Trainer, Tokenizer]:
     trainer.card = bundle.inside("model_card.md")
     for feature in bundle.features:
         feature.before_training(bundle, trainer)
-    for printer in (
-        PrinterCallback,
-        ProgressCallback,
-    ):  # transformers' callbacks print in every process; the reporter prints in process 0 only
+    # transformers' callbacks print in every process; the reporter prints in process 0 only
+    for printer in (PrinterCallback, ProgressCallback):
         trainer.remove_callback(printer)
     by = {"NO": "", "DEEPSPEED": ", DeepSpeed", "FSDP": ", FSDP"}.get(bundle.run["distributed_type"], ", DDP")
     processes = "one process" if args.world_size == 1 else f"{args.world_size} processes"
