@@ -15,7 +15,7 @@ from xpc.compiler.importing.text.shell_files import INLINE
 from xpc.grammar.record import evolve
 
 LAUNCHED = re.compile(
-    r"(?:accelerate\s+launch|torchrun|deepspeed|python3?)\s(?:[^\n\\]|\\[^\0]){0,2000}?\.py|(?:^|\s)trl\s+\w+\s+--"
+    r"(?:accelerate\s+launch|torchrun|deepspeed|python3?)\s(?:[^\n\\]|\\[^\0]){0,2000}?(?:\.py|(?<=\s)-m\s+[A-Za-z_])|(?:^|\s)trl\s+\w+\s+--"
     r"|(?:^|\s)(?:llamafactory-cli|axolotl)\s+train\s"
 )
 """Matches a training command inside of a string. The distance between the launcher and the program is limited, so that

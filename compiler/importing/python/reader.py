@@ -4,6 +4,7 @@ YAML file.
 
 from __future__ import annotations
 
+import ast
 import posixpath
 import re
 from collections.abc import Mapping
@@ -42,6 +43,7 @@ from xpc.compiler.importing.python.interpreter.values import (
 )
 from xpc.compiler.importing.text.entries import OWN_METHOD, Entry, Unreadable
 from xpc.compiler.importing.trl import reader as trlyaml
+from xpc.compiler.language.methods import METHODS
 from xpc.compiler.stacks import Stack
 from xpc.grammar.record import evolve
 
@@ -50,6 +52,7 @@ TRANSFORMERS = ("TrainingArguments", "Seq2SeqTrainingArguments")
 LIFE = (
     "__init__", "log", "save_model", "evaluate", "_save", "prediction_step", "__repr__", "push_to_hub",
     "_save_checkpoint", "create_model_card", "store_metrics", "log_metrics", "save_metrics", "__post_init__",
+    "get_eval_dataloader", "get_test_dataloader", "evaluation_loop", "predict", "_get_eval_sampler",
 )  # fmt: skip
 """Methods of a trainer that concern only logging, evaluating and saving. A script may override them without changing
 what is learned.
@@ -290,11 +293,20 @@ def _own_trainer(draft: Draft, trainer: Object) -> None:
         return
     for one in kind.lineage():
         for name, value in one.attributes.items():
-            if isinstance(value, Function) and name not in LIFE:
-                draft.error(
-                    Entry(f"{one.name}.{name}", None, value.label, value.node.lineno),
-                    *OWN_METHOD,
-                )
+            if not isinstance(value, Function) or name in LIFE:
+                continue
+            found = Entry(f"{one.name}.{name}", None, value.label, value.node.lineno)
+            if name == "_get_train_sampler" and _in_order(value) and not METHODS[draft.method].grouped:
+                draft.put("data.shuffle", False, found)
+            else:
+                draft.error(found, *OWN_METHOD)
+
+
+def _in_order(sampler: Function) -> bool:
+    """Whether a method returns only samplers that keep the order of the rows."""
+    values = [one.value for one in ast.walk(sampler.node) if isinstance(one, ast.Return) and one.value is not None]
+    texts = [ast.unparse(one) for one in values if ast.unparse(one) != "None"]
+    return bool(texts) and all(re.match(r"[\w.]*\bSequentialSampler\(", one) for one in texts)
 
 
 def _callbacks(draft: Draft, trainer: Object) -> None:

@@ -385,6 +385,19 @@ Mine(model=model, args=SFTConfig("out"), train_dataset=load_dataset("org/rows", 
     assert "rope_theta" in errors
 
 
+@pytest.mark.parametrize(("returned", "ordered"), [("SequentialSampler(dataset)", True), ("Own(dataset)", False)])
+def test_sampler_that_keeps_the_order_of_the_rows_is_a_setting(returned: str, ordered: bool) -> None:
+    found = script(f"""
+class Mine(SFTTrainer):
+    def _get_train_sampler(self, dataset=None):
+        return {returned}
+    def evaluation_loop(self, *args, **kwargs): ...
+Mine(model="Qwen/Qwen2.5-0.5B", args=SFTConfig("out"), train_dataset=load_dataset("org/rows", split="train")).train()
+""")
+    assert ("shuffle = false" in found.text) == ordered
+    assert found.draft.wrong != ordered
+
+
 def test_a_notebook_is_imported_with_its_cells() -> None:
     cells = [
         {"cell_type": "markdown", "source": ["# x"]},

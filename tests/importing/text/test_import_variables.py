@@ -161,6 +161,7 @@ def test_folder_of_cd_and_sourced_variables_are_followed(tmp_path, monkeypatch) 
 def test_commands_in_a_container_or_a_nested_text_are_read() -> None:
     inner = f'CMD="{RUN} --learning_rate 5e-6"\ndocker run --rm --gpus all img bash -c "$CMD"\n'
     assert "lr = 5e-6" in script(inner).text
+    assert "lr = 5e-6" in script(inner.replace("sft.py", "-m pkg.sft")).text
     assert "lr = 6e-6" in script(f"docker run --rm -v a:b img {RUN} --learning_rate 6e-6\n").text
 
 
