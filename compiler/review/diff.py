@@ -44,6 +44,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--format", choices=tuple(FORMATS), default="text", help="output format (default: text)")
     parser.add_argument("--exit-code", action="store_true", help="exit with 0, 4, 1 or 5 (see below)")
     parser.add_argument("--price", type=price_argument, metavar="PRICE", help=HELP)
+    for name, value in (("--pick", "N"), ("--set", "NAME=VALUE")):
+        parser.add_argument(name, action="append", default=[], metavar=value,
+                            help=f"the option {name} with which `xpc import` read A")  # fmt: skip
     return parser.parse_args(list(arguments))
 
 
@@ -51,6 +54,8 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     """Return the printed text and the exit status. Raises UsageError."""
     if source_file.is_source(options.before):
         return _source(options)
+    if options.pick or options.set:
+        raise UsageError(f"{options.before} is no file of another tool, so --pick and --set have no effect")
     with open_operand(options.before) as one, open_operand(options.after) as other:
         for name in dict.fromkeys(each.name for each in (one, other) if each.name or one.name == other.name):
             before, after = one.check(name), other.check(name)
@@ -97,7 +102,8 @@ def _source(options: argparse.Namespace) -> tuple[str, int]:
         spec = other.check(other.name)
     if not spec.runs:
         return _broken([spec], options)
-    text, differs = source_file.compare(options.before, spec.runs[0].spec, options.after)
+    imported = [f"--{name}={one}" for name in ("pick", "set") for one in getattr(options, name)]
+    text, differs = source_file.compare(options.before, spec.runs[0].spec, options.after, imported)
     return text, int(differs) if options.exit_code else 0
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from hashlib import sha256
 
 from xpc.compiler.files.inputs import UsageError
@@ -31,11 +32,12 @@ def is_source(name: str) -> bool:
     return name.endswith(ENDINGS) and os.path.isfile(name)
 
 
-def compare(name: str, spec: CheckedSpec, title: str) -> tuple[str, bool]:
+def compare(name: str, spec: CheckedSpec, title: str, imported: Sequence[str] = ()) -> tuple[str, bool]:
     """Return two values: the lines of the other tool's file, each next to its setting in the spec; and whether a new
-    import of the file would give other values than the spec has. Raises UsageError for a file that cannot be imported.
+    import of the file with the options `imported` would give other values than the spec has. Raises UsageError for a
+    file that cannot be imported.
     """
-    draft = _draft(name, spec)
+    draft = _draft(name, spec, imported)
     lines, differs = [_row(name, title), _row("-" * len(name), "-" * len(title))], False
     mine = spec.model.id or spec.model.path or ""
     if draft.model and mine and draft.model.strip('"').rstrip("/") != mine.rstrip("/"):
@@ -68,9 +70,9 @@ statements such as `method sft`.
 """
 
 
-def _draft(name: str, spec: Spec) -> Draft:
+def _draft(name: str, spec: Spec, imported: Sequence[str]) -> Draft:
     """Import the other tool's file again, for the spec's hardware."""
-    chosen = options.parse([name, "--partial", "--hardware", str(spec.get("hardware"))])
+    chosen = options.parse([name, "--partial", "--hardware", str(spec.get("hardware")), *imported])
     source = importing.read(name)
     overrides = importing.overrides_of(chosen, source)
     try:

@@ -95,3 +95,17 @@ def test_file_that_the_import_wrote_is_unchanged(tmp_path, monkeypatch, capsys) 
     template.write_text(template.read_text() + "{# changed #}")
     main(["diff", "a.yml", "a.xp"])
     assert "! model.chat_template" in capsys.readouterr().out
+
+
+def test_script_is_imported_again_by_the_options_of_its_import(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = "accelerate launch sft.py --model_name_or_path Qwen/Qwen2.5-3B --dataset_name org/rows --max_steps"
+    (tmp_path / "r.sh").write_text(f"{run} 7 --learning_rate 1e-5\n{run} 9 --learning_rate $LR\n")
+    chosen = ("--pick", "2", "--set", "LR=3e-6")
+    assert main(["import", "r.sh", "--hardware", "8 x h100-80gb", "-o", "r.xp", *chosen]) in (0, 1)
+    assert main(["diff", "r.sh", "r.xp"]) == 2
+    assert main(["diff", "r.sh", "r.xp", "--exit-code", *chosen]) == 0
+    capsys.readouterr()
+    assert main(["diff", "r.sh", "r.xp", "--exit-code", "--pick=2", "--set=LR=4e-6"]) == 1
+    assert "! optimizer.lr = 3e-6 (import: 4e-6)" in capsys.readouterr().out
+    assert main(["diff", "r.xp", "r.xp", "--pick", "2"]) == 2
