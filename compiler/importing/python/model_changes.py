@@ -22,7 +22,7 @@ from xpc.compiler.importing.python.interpreter.values import (
     Object,
     Unknown,
 )
-from xpc.compiler.importing.python.models import HARMLESS, QUANTIZED
+from xpc.compiler.importing.python.models import HARMLESS, QUANTIZED, is_unsloth
 from xpc.compiler.importing.python.program import DTYPES, Model
 from xpc.grammar.record import evolve
 
@@ -103,8 +103,10 @@ def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine
     _config(draft, model)
     _unread_calls(draft, model, trainer, machine)
     _reference(draft, model, trainer)
-    name = model.name
-    if name is not None and isinstance(name.value, str) and name.value.endswith(QUANTIZED):
+    name, four = model.name, entries.values.get("load_in_4bit")
+    replaced = model.loaded is not None and is_unsloth(model.loaded) and (four is None or four.value is not True)
+    # without `load_in_4bit`, Unsloth loads the original weights
+    if name is not None and isinstance(name.value, str) and name.value.endswith(QUANTIZED) and not replaced:
         draft.differs(
             "model_name",
             "the script loads weights that are quantized already; the spec quantizes all layers of the original "

@@ -10,7 +10,16 @@ from xpc.compiler.importing.python.interpreter.assignment import IGNORED, MASKED
 from xpc.compiler.importing.python.interpreter.functions import origin
 from xpc.compiler.importing.python.interpreter.operators import LESS, MASKED, TOKENS, is_tokens
 from xpc.compiler.importing.python.interpreter.values import Argument, Column, Object, Text, Unknown
-from xpc.compiler.importing.python.rows import MappedColumns, divided, is_ended, prompt_of, rendered, single, turns_of
+from xpc.compiler.importing.python.rows import (
+    MappedColumns,
+    divided,
+    is_ended,
+    prompt_of,
+    rendered,
+    single,
+    turns_of,
+    unstripped,
+)
 from xpc.grammar.record import record
 
 END = ("eos_token_id", "pad_token_id")
@@ -192,7 +201,11 @@ def _prompted(text: object, question_call: Object | None) -> tuple[dict[str, obj
     found = divided(text)
     if question is None or found is None or prompt_of(question.value) != found[0]:
         return None
-    return {"prompt": question.value, "completion": Column(found[1])}, is_ended(found[2])
+    answer = Column(found[1])
+    parts = text.parts if isinstance(text, Text) else ()
+    # the answer as the script writes it, such as `row["answer"].strip()`
+    answer = next((one for one in reversed(parts) if unstripped(one) == answer), answer)
+    return {"prompt": question.value, "completion": answer}, is_ended(found[2])
 
 
 def _masked_question(labels: object, call: Object) -> Object | None:
@@ -229,6 +242,8 @@ def tokens(value: Mapping[str, object] | Mapping[object, object], batched: bool)
     `completion`. If the labels are not copies of these tokens, or if the text is unknown, the result contains the
     reason (`why`).
     """
+    if batched and isinstance(value["input_ids"], list):  # a loop over the batch: the only item stands for all rows
+        value, batched = {key: single(one, True) for key, one in value.items()}, False
     ids, labels = bare(value["input_ids"]), bare(value.get("labels"))
     row = None if batched else token_row(ids, labels)
     if row is not None:

@@ -427,6 +427,19 @@ data = data.map(lambda x: {'messages': [{'role': 'user', 'content': x['q']},
     assert f"format = {form}" in found.text
 
 
+@pytest.mark.parametrize("quantized", [True, False])
+def test_unsloth_replaces_quantized_weights_only_without_quantization(quantized: bool) -> None:
+    body = f"""
+from unsloth import FastLanguageModel
+model, tokenizer = FastLanguageModel.from_pretrained("unsloth/Qwen2.5-0.5B-bnb-4bit", load_in_4bit={quantized})
+model = FastLanguageModel.get_peft_model(model)
+SFTTrainer(model=model, args=SFTConfig("out"), train_dataset=data, processing_class=tokenizer).train()
+"""
+    found = imported(HEAD + body, name="train.py")
+    assert "train unsloth/Qwen2.5-0.5B on" in found.text
+    assert ("model_name" in found.draft.differences) is quantized
+
+
 def test_an_argument_that_bitsandbytes_lacks_is_a_warning() -> None:
     body = """
 from transformers import BitsAndBytesConfig

@@ -27,7 +27,10 @@ def script(text: str, *options: str) -> Imported:
     return imported(HEAD + text, *options, name="train.py")
 
 
-@pytest.mark.parametrize("read", [LINES, JSON, 'rows = [json.loads(x) for x in Path("r.jsonl").read_text().split()]\n'])
+@pytest.mark.parametrize("read", [
+    LINES, JSON, 'rows = [json.loads(x) for x in Path("r.jsonl").read_text().split()]\n',
+    'rows = []\nfor n, x in enumerate(open("r.jsonl").read().strip().split("\\n")):\n    rows.append(json.loads(x))\n',
+])  # fmt: skip
 @pytest.mark.parametrize(("part", "setting"), [
     ("rows = rows[:100]", "limit = 100"),
     ("random.shuffle(rows); rows = rows[:100]", "take = 100"),

@@ -122,6 +122,8 @@ def test_frozen_parameters_are_named(change: str) -> None:
     ("for i in range(len(asked)):\n        labels[i] = -100", True),
     ("for i in range(0, len(asked)):\n        labels[i] = -100", True),
     ("for i in range(len(labels)):\n        if i < len(asked):\n            labels[i] = -100", True),
+    ("for i in range(min(len(asked), len(labels))):\n        labels[i] = -100", True),
+    ("for i in range(min(len(labels), len(asked))):\n        labels[i] = -100", False),
     ("for i in range(1, len(asked)):\n        labels[i] = -100", False),
     ("for i in range(len(asked)):\n        labels[i] = 0", False),
     ("for i in range(len(asked)):\n        labels[i + 1] = -100", False),

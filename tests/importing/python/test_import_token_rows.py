@@ -44,6 +44,36 @@ def test_question_and_answer_become_a_prompt_with_its_completion() -> None:
     assert not any("ends an answer with" in one for one in found.messages)
 
 
+BATCH = """
+tokenizer = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-0.5B")
+
+def process(batch):
+    ids, masks = [], []
+    for question, answer in zip(batch["q"], batch["a"]):
+        text = question + " " + answer.strip() + tokenizer.eos_token
+        row = tokenizer(text, truncation=True, max_length=96)["input_ids"]
+        labels = row.copy()
+        for n in range(len(tokenizer(question + " ")["input_ids"])):
+            labels[n] = -100
+        ids.append(row)
+        masks.append(labels)
+    return {"input_ids": ids, "labels": masks}
+
+rows = load_dataset("org/rows", split="train")
+Trainer(model=AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B"), args=TrainingArguments(output_dir="out"),
+        train_dataset=rows.map(process, batched=True, remove_columns=rows.column_names)).train()
+"""
+
+
+def test_rows_that_a_loop_over_a_batch_collects_become_columns() -> None:
+    found = script(BATCH)
+    assert not found.draft.wrong, found.messages
+    source = found.payload["data"]["sources"][0]
+    assert (source["shape"], source["columns"]) == ("prompt_completion", ["q", "a"])
+    assert found.arguments["max_length"] == 96
+    assert "strips white space from the answers" in found.draft.differences["completion"]
+
+
 def test_tokens_that_are_doubled_many_times_end_with_a_sentence() -> None:
     doubled = "    for _ in range(60):\n        input_ids = input_ids + input_ids\n"
     found = script(FUNCTION.replace("    if len(input_ids) > MAX:\n", doubled + "    if len(input_ids) > MAX:\n"))

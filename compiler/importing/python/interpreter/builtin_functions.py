@@ -13,7 +13,7 @@ from xpc.compiler.importing.python.interpreter.functions import (
     iterated,
 )
 from xpc.compiler.importing.python.interpreter.machine import Arguments, Keywords, Machine
-from xpc.compiler.importing.python.interpreter.operators import LENGTH, truth_of
+from xpc.compiler.importing.python.interpreter.operators import LENGTH, is_tokens, truth_of
 from xpc.compiler.importing.python.interpreter.values import (
     Choice,
     Column,
@@ -176,9 +176,11 @@ def _extreme(choose: Callable[..., object]) -> Callable[..., object]:
         ):
             # for `min(1000, len(dataset))`, assume 1000: `select` then takes all rows of a smaller dataset
             return known[0]
-        found = next((one for one in values if isinstance(one, Unknown)), None)
-        if found is not None:
-            return Unknown(found.why, found.location)
+        found = [one for one in values if isinstance(one, Unknown)]
+        if choose is min and len(found) == len(values) > 0 and is_tokens(found[0].hidden):
+            return found[0]  # `min(len(prompt), len(row))`: the tokens of a prompt are the first tokens of its row
+        if found:
+            return Unknown(found[0].why, found[0].location)
         return machine.unknown(node, "it depends on a value that is not known")
 
     return extreme

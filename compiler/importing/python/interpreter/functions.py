@@ -240,7 +240,9 @@ def rows_of(value: Object) -> list[object] | None:
     """The items of a loop over a file, parsed JSON or a dataset: a single row that stands for all rows. None for any
     other value.
     """
-    if value.path == "open" or (value.last in ("readlines", "splitlines", "open") and opened(value) is not None):
+    lines = value.last == "split" and [one.value for one in value.positional] == ["\n"]
+    lines = lines or value.last in ("readlines", "splitlines", "open")
+    if value.path == "open" or (lines and opened(value) is not None):
         return [Object("<line>", [], {}, value.location, opened(value) or value)]
     if value.path == "random.sample" and value.positional and isinstance(value.positional[0].value, Object):
         return [Row(source=value)] if rows_of(value.positional[0].value) is not None else None
