@@ -30,13 +30,9 @@ from xpc.compiler.importing.text.entries import Entry
 from xpc.compiler.language.methods import METHODS
 
 COLLATORS = (
-    "DataCollatorForLanguageModeling",
-    "DataCollatorForSeq2Seq",
-    "DataCollatorWithPadding",
-    "DPODataCollatorWithPadding",
-    "default_data_collator",
-    "RewardDataCollatorWithPadding",
-)
+    "DataCollatorForLanguageModeling", "DataCollatorForSeq2Seq", "DataCollatorWithPadding",
+    "DPODataCollatorWithPadding", "default_data_collator", "RewardDataCollatorWithPadding",
+)  # fmt: skip
 NO_ROWS = re.compile(
     r"state|metric|config|result|report|manifest|summary|args|card|stats|schema|eval|test", re.IGNORECASE
 )

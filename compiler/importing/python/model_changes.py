@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.python import program
 from xpc.compiler.importing.python.entries import Entries, entry
-from xpc.compiler.importing.python.interpreter.functions import lineage, origin
+from xpc.compiler.importing.python.interpreter.functions import ancestors, lineage
 from xpc.compiler.importing.python.interpreter.machine import Machine
 from xpc.compiler.importing.python.interpreter.parameter_loops import PARAMETERS, is_in_place
 from xpc.compiler.importing.python.interpreter.values import (
@@ -40,21 +40,13 @@ LIBRARIES = (
 )  # fmt: skip
 
 
-def _leads_to(calls: Iterable[Object], own: set[Location]) -> bool | None:
-    """Whether a chain of calls, from the last to the first, begins at the trained model, whose own calls are `own`.
+def _leads_to(values: Iterable[object], own: set[Location]) -> bool | None:
+    """Whether a chain of values, from the last to the first, begins at the trained model, whose own calls are `own`.
     False if it begins at another model; None if it begins at neither.
     """
+    calls = (one for one in values if isinstance(one, Object))
     first = next((one for one in calls if one.location in own or one.last in LOADS), None)
     return None if first is None else first.location in own
-
-
-def _origins(value: object) -> Iterator[Object]:
-    """An object and the objects from which it was computed, from the last to the first."""
-    for _ in range(20):
-        if not isinstance(value, Object):
-            return
-        yield value
-        value = origin(value)
 
 
 def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine: Machine) -> None:
@@ -86,7 +78,7 @@ def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine
     changed = [
         location
         for location, loop in machine.parameters
-        if not own or _leads_to(_origins(loop.receiver), own) is not False
+        if not own or _leads_to(ancestors(loop.receiver), own) is not False
     ]
     for location in changed[:3]:
         draft.error(

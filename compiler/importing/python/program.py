@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from xpc.compiler.importing.python import runs
+from xpc.compiler.importing.python.interpreter.functions import ancestors
 from xpc.compiler.importing.python.interpreter.machine import Machine
 from xpc.compiler.importing.python.interpreter.values import Argument, Location, Name, Object, Unknown
 from xpc.compiler.importing.text.entries import NO_TRAINER, OTHER_TRAINER, Unreadable
@@ -31,18 +32,10 @@ OTHERS = (
     ("MegatronTrainer", "Megatron"),
 )
 HEADS = (
-    "ForSequenceClassification",
-    "ForTokenClassification",
-    "ForQuestionAnswering",
-    "ForMaskedLM",
-    "ForSeq2SeqLM",
-    "ForImageTextToText",
-    "ForVision2Seq",
-    "ForSpeechSeq2Seq",
-    "ForConditionalGeneration",
-    "ForImageClassification",
+    "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "ForMaskedLM", "ForSeq2SeqLM",
+    "ForImageTextToText", "ForVision2Seq", "ForSpeechSeq2Seq", "ForConditionalGeneration", "ForImageClassification",
     "ForMultipleChoice",
-)
+)  # fmt: skip
 MOST = 40
 FROM_COMMAND_LINE = (
     "its settings come from the command line or a YAML file: import the command that starts it, such as "
@@ -130,11 +123,8 @@ def revealed(value: object) -> object:
     """The known value from which an unknown value was computed. If only one branch of a condition changes a
     configuration, for example, it is the configuration before the change. A known value is returned unchanged.
     """
-    for _ in range(MOST):
-        if not isinstance(value, Unknown) or value.hidden is None:
-            return value
-        value = value.hidden
-    return value
+    found = (one for one in ancestors(value) if not isinstance(one, Unknown) or one.hidden is None)
+    return next(found, value)
 
 
 def model_of(given: Argument | None) -> Model:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from xpc.compiler.importing.python.interpreter.assignment import IGNORED, MASKED_PADDING, MASKED_START, ignored
-from xpc.compiler.importing.python.interpreter.functions import origin
+from xpc.compiler.importing.python.interpreter.functions import ancestors, origin
 from xpc.compiler.importing.python.interpreter.operators import LESS, MASKED, TOKENS, is_tokens
 from xpc.compiler.importing.python.interpreter.values import Argument, Column, Object, Text, Unknown
 from xpc.compiler.importing.python.rows import (
@@ -44,9 +44,9 @@ class TokenRow:
 
 def token_row(ids: object, labels: object) -> TokenRow | None:
     """The question and the answer of a tokenized row (`ids`). None if the labels are not the tokens of the answer."""
-    cut, length, other = _is_cut(ids), _cut(ids), _cut(labels)
+    length, other = _cut(ids), _cut(labels)
     same = length is not None and other is not None and length.value == other.value
-    if (cut or _is_cut(labels)) and not same:
+    if (_slice(ids) or _slice(labels)) and not same:
         return None
     pieces, learned = _pieces(ids), _pieces(labels)
     if pieces is None or learned is None or len(pieces) < 2 or len(learned) != len(pieces):
@@ -67,29 +67,18 @@ def token_row(ids: object, labels: object) -> TokenRow | None:
 
 def _uncut(value: object) -> object:
     """The tokens of a row before the script truncates them. It may truncate all rows, or only long rows."""
-    for _ in range(8):
-        if isinstance(value, Unknown) and value.hidden is not None:
-            value = value.hidden
-        elif isinstance(value, Object) and value.path == f"{TOKENS}[:]":
-            value = value.receiver
-        else:
-            break
-    return value
+    return next(
+        (one for one in ancestors(value)
+         if not isinstance(one, Unknown) and getattr(one, "path", "") != f"{TOKENS}[:]"), None
+    )  # fmt: skip
 
 
 def _slice(value: object) -> Object | None:
     """The slice by which the script truncates the tokens of rows, such as `tokens[:512]`. It may truncate every row, or
     only long rows. None if the script truncates no rows.
     """
-    for _ in range(8):
-        if isinstance(value, Object):
-            return value if value.path == f"{TOKENS}[:]" else None
-        value = value.hidden if isinstance(value, Unknown) else None
-    return None
-
-
-def _is_cut(value: object) -> bool:
-    return _slice(value) is not None
+    found = next((one for one in ancestors(value) if isinstance(one, Object)), None)
+    return found if found is not None and found.path == f"{TOKENS}[:]" else None
 
 
 def _cut(value: object) -> Argument | None:
@@ -165,16 +154,9 @@ def bare(value: object) -> object:
 
 def tokenizer_call(value: object) -> Object | None:
     """The call of a tokenizer that returned these tokens, or the tokens that were counted. None if there is none."""
-    for _ in range(20):
-        if isinstance(value, Object):
-            if value.path.endswith("()"):
-                return value
-            if value.path == LESS:
-                return None
-            value = origin(value)
-        else:
-            value = value.hidden if isinstance(value, Unknown) else None
-    return None
+    calls = (one for one in ancestors(value) if isinstance(one, Object))
+    found = next((one for one in calls if one.path.endswith("()") or one.path == LESS), None)
+    return None if found is None or found.path == LESS else found
 
 
 def _answered(ids: Object, labels: Object) -> MappedColumns:
@@ -201,7 +183,7 @@ def _prompted(text: object, question_call: Object | None) -> tuple[dict[str, obj
     found = divided(text)
     if question is None or found is None or prompt_of(question.value) != found[0]:
         return None
-    answer = Column(found[1])
+    answer: object = Column(found[1])
     parts = text.parts if isinstance(text, Text) else ()
     # the answer as the script writes it, such as `row["answer"].strip()`
     answer = next((one for one in reversed(parts) if unstripped(one) == answer), answer)
@@ -253,9 +235,7 @@ def tokens(value: Mapping[str, object] | Mapping[object, object], batched: bool)
         )
     if isinstance(ids, Object) and isinstance(labels, Object) and MASKED_START in labels.attributes:
         return _answered(ids, labels)
-    if not isinstance(ids, Object) or not ids.path.endswith("()[]") or "input_ids" not in _keys(ids):
-        return MappedColumns(why="the script makes the tokens itself")
-    call = ids.receiver
+    call = ids.receiver if isinstance(ids, Object) and is_tokens(ids) and ids.path.endswith("()[]") else None
     if not isinstance(call, Object):
         return MappedColumns(why="the script makes the tokens itself")
     if labels is not None and not _copied(labels, call):
@@ -317,15 +297,12 @@ def _copied(labels: object, call: Object) -> bool:
     """Whether labels are the `input_ids` that a call of the tokenizer returned, or a copy of them."""
     if isinstance(labels, list) and len(labels) == 1:
         labels = labels[0]
-    at, keys = labels, False
-    for _ in range(20):
-        if at is call or not isinstance(at, Object):
-            break
+    keys = False
+    for at in ancestors(labels):
+        if at is call or not isinstance(at, Object) or _has_other_items(at):
+            return at is call and keys
         keys = keys or any(one.value == "input_ids" for one in at.positional) or at.last == "input_ids"
-        if _has_other_items(at):
-            return False
-        at = origin(at)
-    return at is call and keys
+    return False
 
 
 def _masks_padding(labels: object) -> bool:
@@ -341,13 +318,3 @@ def _has_other_items(labels: Object) -> bool:
         name.startswith("[") and not name.startswith("['") and getattr(one, "receiver", None) is not labels
         for name, one in labels.attributes.items()
     )
-
-
-def _keys(value: Object) -> list[object]:
-    """The keys and arguments in the chain of operations that gave a value: `input_ids` for `tokens["input_ids"]`."""
-    out: list[object] = []
-    at: object = value
-    while isinstance(at, Object) and len(out) < 20:
-        out += [one.value for one in at.positional]
-        at = at.receiver
-    return out

@@ -10,27 +10,29 @@ from xpc.compiler.importing.python.program import Model
 from xpc.compiler.importing.trl import versions
 
 TEMPLATES = {
-    "chatml": "chatml",
-    "llama-3": "llama3",
-    "llama3": "llama3",
-    "llama-3.1": "llama3.1",
-    "llama-31": "llama3.1",
-    "gemma": "gemma",
-    "gemma-3": "gemma3",
-    "gemma3": "gemma3",
-    "qwen-2.5": "qwen2.5",
-    "qwen2.5": "qwen2.5",
-    "qwen-25": "qwen2.5",
-    "qwen25": "qwen2.5",
-    "qwen3": "qwen3",
-    "qwen-3": "qwen3",
-    "mistral": "mistral",
-    "phi-3": "phi3",
-    "phi3": "phi3",
-    "zephyr": "zephyr",
-    "vicuna": "vicuna",
+    one.replace(".", ""): one
+    for one in (
+        "chatml",
+        "llama3",
+        "llama3.1",
+        "gemma",
+        "gemma3",
+        "qwen2.5",
+        "qwen3",
+        "mistral",
+        "phi3",
+        "zephyr",
+        "vicuna",
+    )
 }
-"""Maps Unsloth's name of a chat template that xpc has, too, to xpc's name."""
+"""Maps each chat template that Unsloth and xpc both have to xpc's name. Unsloth writes the names with or without dashes
+and dots, such as `qwen-2.5` and `qwen25`; here they have neither.
+"""
+
+
+def _template_of(name: str) -> str | None:
+    """xpc's name of one of Unsloth's chat templates, such as `qwen2.5` for `qwen-2.5`. None if xpc does not have it."""
+    return TEMPLATES.get(name.replace("-", "").replace(".", ""))
 
 
 def tokenizer_of(trainer: Object) -> tuple[Object | None, Object | None]:
@@ -44,19 +46,15 @@ def tokenizer_of(trainer: Object) -> tuple[Object | None, Object | None]:
         if not isinstance(value, Object):
             return None, template
         if value.last == "get_chat_template":
-            template = value
-            value = value.positional[0].value if value.positional else value.keywords["tokenizer"].value
-        elif value.path.endswith("[]") or value.receiver is not None:
-            if (
-                value.path.endswith("[]")
-                and isinstance(value.receiver, Object)
-                and value.receiver.last == "setup_chat_format"
-            ):
-                value = value.receiver.positional[1].value if len(value.receiver.positional) > 1 else None
-                continue
-            if value.path.endswith("[]"):
+            template, inner = value, value.argument("tokenizer", 0)
+            value = None if inner is None else inner.value
+        elif not value.path.endswith("[]"):
+            if value.receiver is None:
                 return value, template
             value = value.receiver
+        elif isinstance(value.receiver, Object) and value.receiver.last == "setup_chat_format":
+            inner = value.receiver.argument("tokenizer", 1)
+            value = None if inner is None else inner.value
         else:
             return value, template
     return None, template
@@ -154,7 +152,7 @@ def _of_unsloth(template: object) -> str | None:
     value.
     """
     constant = isinstance(template, Name) and template.path.startswith("unsloth.chat_templates.")
-    return TEMPLATES.get(template.last.removesuffix("_template")) if constant else None  # type: ignore[attr-defined]
+    return _template_of(template.last.removesuffix("_template")) if constant else None  # type: ignore[attr-defined]
 
 
 def _template(draft: Draft, trainer: Object) -> None:
@@ -162,7 +160,7 @@ def _template(draft: Draft, trainer: Object) -> None:
     own = loaded.attributes.get("chat_template") if loaded is not None else None
     if call is not None:
         given = call.argument("chat_template", 1) or Argument("chatml", call.location)
-        name = TEMPLATES.get(str(given.value))
+        name = _template_of(str(given.value))
     elif loaded is not None and (name := _of_unsloth(own)) is not None:
         given = Argument(name, loaded.locations["chat_template"])
     else:

@@ -26,26 +26,10 @@ from xpc.compiler.language.schema import TABLE
 
 KEYS = keys.load("python/keys.toml")
 DATA = (
-    "train_dataset",
-    "eval_dataset",
-    "processing_class",
-    "tokenizer",
-    "model",
-    "ref_model",
-    "args",
-    "peft_config",
-    "data_collator",
-    "callbacks",
-    "reward_funcs",
-    "tools",
-    "environment_factory",
-    "formatting_func",
-    "teacher_model",
-    "reward_processing_classes",
-    "model_init_kwargs",
-    "dataset_text_field",
-    "max_seq_length",
-)
+    "train_dataset", "eval_dataset", "processing_class", "tokenizer", "model", "ref_model", "args", "peft_config",
+    "data_collator", "callbacks", "reward_funcs", "tools", "environment_factory", "formatting_func", "teacher_model",
+    "reward_processing_classes", "model_init_kwargs", "dataset_text_field", "max_seq_length",
+)  # fmt: skip
 """Arguments of trainers that this module skips, because other modules of the importer read them."""
 PLAIN = ("Trainer", "Seq2SeqTrainer")
 CONSTANT_LENGTH = {"dataset_text_field": 2, "formatting_func": 3}

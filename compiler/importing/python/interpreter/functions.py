@@ -6,7 +6,7 @@ import ast
 import builtins
 import posixpath
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 from xpc.compiler.importing.python.interpreter.values import (
@@ -20,6 +20,7 @@ from xpc.compiler.importing.python.interpreter.values import (
     Scalar,
     Table,
     Text,
+    Unknown,
 )
 from xpc.compiler.registry import find_model
 
@@ -31,18 +32,10 @@ MAX_ITEMS = 256
 """The largest number of items over which a loop is interpreted."""
 CONFIGS = ("Config", "Arguments", "TrainingArgs")
 TRAINERS = {
-    "SFTTrainer": "sft",
-    "DPOTrainer": "dpo",
-    "GRPOTrainer": "grpo",
-    "KTOTrainer": "kto",
+    **{f"{one.upper()}Trainer": one for one in ("sft", "dpo", "grpo", "kto", "rloo", "orpo", "cpo")},
+    **dict.fromkeys(("Trainer", "Seq2SeqTrainer", "UnslothTrainer"), "sft"),
     "RewardTrainer": "reward",
-    "RLOOTrainer": "rloo",
-    "ORPOTrainer": "orpo",
-    "CPOTrainer": "cpo",
     "GKDTrainer": "distill",
-    "Trainer": "sft",
-    "Seq2SeqTrainer": "sft",
-    "UnslothTrainer": "sft",
 }
 """Maps each trainer class that can be imported to its training method."""
 LIBRARIES = ("trl", "transformers", "peft", "unsloth", "datasets", "torch", "accelerate")
@@ -103,15 +96,8 @@ def ships_template(value: object) -> bool | None:
 
 def is_made(value: Object) -> bool:
     """Whether a value is certainly not None: an instance of a class, a model, or a dataset."""
-    made = (
-        "from_pretrained",
-        "get_peft_model",
-        "load_dataset",
-        "prepare_model_for_kbit_training",
-        "map",
-        "shuffle",
-        "select",
-    )
+    made = ("from_pretrained", "get_peft_model", "load_dataset", "prepare_model_for_kbit_training", "map", "shuffle",
+            "select")  # fmt: skip
     parts = ("[]", "filter", "train_test_split", "rename_column", "remove_columns", "select_columns", "from_list")
     data = value.path.endswith(parts) and any(is_data(one) for one in lineage(value))
     return value.last in made or data or (value.receiver is None and value.last[:1].isupper())
@@ -236,6 +222,11 @@ def is_row(value: object) -> bool:
     return isinstance(value, Row) or (isinstance(value, Object) and value.path == "<line>")
 
 
+OF_ROWS = ("load", "loads", "Reader", "to_dict", "read_json", "read_csv", "read_parquet", "load_dataset", "shuffle",
+           "select", "map", "filter", "iter_rows", "[]")  # fmt: skip
+"""Functions and methods that return rows, if they are applied to a dataset or a file."""
+
+
 def rows_of(value: Object) -> list[object] | None:
     """The items of a loop over a file, parsed JSON or a dataset: a single row that stands for all rows. None for any
     other value.
@@ -250,22 +241,7 @@ def rows_of(value: Object) -> list[object] | None:
         return [Row(source=value)] if rows_of(value.receiver) is not None else None
     if value.last in ("iterrows", "itertuples") and any(is_data(one) for one in lineage(value)):
         return [(0, Row(source=value))] if value.last == "iterrows" else None
-    if value.last in (
-        "load",
-        "loads",
-        "Reader",
-        "to_dict",
-        "read_json",
-        "read_csv",
-        "read_parquet",
-        "load_dataset",
-        "shuffle",
-        "select",
-        "map",
-        "filter",
-        "iter_rows",
-        "[]",
-    ):
+    if value.last in OF_ROWS:
         data = any(is_data(one) for one in lineage(value))
         if value.path in ("json.load", "json.loads") or data:
             return [Row(source=value)]
@@ -304,6 +280,17 @@ def origin(value: Object) -> object:
     if isinstance(value.receiver, Object):
         return value.receiver
     return value.positional[0].value if value.positional else None
+
+
+def ancestors(value: object) -> Iterator[object]:
+    """A value and the values from which it was computed, the latest first: from a call to its `origin`, and from an
+    unknown value to the known value in it.
+    """
+    for _ in range(40):
+        if value is None:
+            return
+        yield value
+        value = origin(value) if isinstance(value, Object) else value.hidden if isinstance(value, Unknown) else None
 
 
 def is_data(value: Object) -> bool:

@@ -70,14 +70,6 @@ def _setattr(machine: Machine, positional: Arguments, keywords: Keywords, node: 
     return None
 
 
-def _gpus(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    return machine.gpus
-
-
-def _false(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    return False
-
-
 def _typed(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
     return Unset("a person types the value", machine.location(node))
 
@@ -172,26 +164,6 @@ def _asdict(machine: Machine, positional: Arguments, keywords: Keywords, node: a
     if isinstance(value, Instance):
         return Table(value.attributes, value.locations)
     return machine.unknown(node, "it depends on the attributes of a value that is not known")
-
-
-def _exit(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    return EXIT
-
-
-def _nothing(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    return None
-
-
-def _true(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    return True
-
-
-def _bf16(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    return machine.gpu_has_bf16
-
-
-def _capability(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    return (9, 0) if machine.gpu_has_bf16 else (7, 0)
 
 
 def _partial(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
@@ -333,8 +305,9 @@ def _sample(machine: Machine, positional: Arguments, keywords: Keywords, node: a
     return row_lists.part(machine, row_lists.shuffled(machine, value, node), [None, count], node)
 
 
-def _read(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    return NotImplemented
+def _constant(value: object) -> Callable[..., object]:
+    """A function that computes the same value for all arguments."""
+    return lambda *_: value
 
 
 SHARED: dict[Callable[..., object], tuple[str, ...]] = {
@@ -343,13 +316,14 @@ SHARED: dict[Callable[..., object], tuple[str, ...]] = {
     _vars: ("vars",),
     _map: ("map",),
     _asdict: ("asdict", "dataclasses.asdict"),
-    _exit: ("exit", "quit", "sys.exit", "os._exit"),
-    _nothing: ("print", "*.get_kbit_device_map", "omegaconf.OmegaConf.resolve"),
-    _true: ("dataclasses.is_dataclass", "torch.cuda.is_available"),
-    _false: ("torch.backends.mps.is_available", "torch.distributed.is_initialized", "torch.xpu.is_available",
-             "*.is_torch_xpu_available", "*.is_torch_npu_available"),
-    _bf16: ("torch.cuda.is_bf16_supported", "*.is_bfloat16_supported",
-            "transformers.utils.is_torch_bf16_gpu_available", "*.is_bf16_supported"),
+    _constant(EXIT): ("exit", "quit", "sys.exit", "os._exit"),
+    _constant(None): ("print", "*.get_kbit_device_map", "omegaconf.OmegaConf.resolve"),
+    _constant(True): ("dataclasses.is_dataclass", "torch.cuda.is_available"),
+    _constant(False): ("torch.backends.mps.is_available", "torch.distributed.is_initialized", "torch.xpu.is_available",
+                       "*.is_torch_xpu_available", "*.is_torch_npu_available"),
+    _constant(NotImplemented): ("cast",),
+    lambda machine, *_: machine.gpu_has_bf16: ("torch.cuda.is_bf16_supported", "*.is_bfloat16_supported",
+                                               "transformers.utils.is_torch_bf16_gpu_available", "*.is_bf16_supported"),
     _partial: ("functools.partial", "partial"),
     _loaded: ("yaml.safe_load", "yaml.load", "json.load", "json.loads", "yaml.full_load", "toml.load",
               "tomllib.load"),
@@ -375,9 +349,9 @@ KNOWN: dict[str, Callable[..., object]] = {
     "isinstance": _isinstance,
     "input": _typed,
     "dataclasses.fields": _class_fields,
-    "torch.cuda.device_count": _gpus,
+    "torch.cuda.device_count": lambda machine, *_: machine.gpus,
     "sorted": _sort,
-    "torch.cuda.get_device_capability": _capability,
+    "torch.cuda.get_device_capability": lambda machine, *_: (9, 0) if machine.gpu_has_bf16 else (7, 0),
     "fire.Fire": _run,
     "typer.run": _typer,
     "tyro.cli": _configured,
@@ -387,7 +361,6 @@ KNOWN: dict[str, Callable[..., object]] = {
     "omegaconf.OmegaConf.structured": _structured,
     "omegaconf.OmegaConf.merge": _merged,
     "datasets.DatasetDict": _splits,
-    "cast": _read,
 }
 """Maps the dotted name of each known call to the function that computes its result. The name `*.tqdm` stands for a
 function `tqdm` of any module.

@@ -212,13 +212,23 @@ def _declare(machine: Machine, kind: Class, made: object, given: Mapping[str, Ar
 
 
 @cache
+def _configs() -> Mapping[str, list[tuple[stacks.Stack, str]]]:
+    """Maps the name of each configuration class, such as `SFTConfig`, to the stacks that have it, each with the class's
+    dotted name.
+    """
+    out: dict[str, list[tuple[stacks.Stack, str]]] = {}
+    for stack in filter(None, map(stacks.load, stacks.names())):
+        for config in stack.configs:
+            out.setdefault(config.rpartition(".")[2], []).append((stack, config))
+    return out
+
+
+@cache
 def argument_names() -> frozenset[str]:
     """The arguments that TRL's configuration classes have in any version. Arguments about the model and the data are
     excluded: scripts often declare defaults for them that they do not use.
     """
-    configs = {config.rpartition(".")[2] for name in stacks.names() if (stack := stacks.load(name)) is not None
-               for config in stack.configs}  # fmt: skip
-    every = frozenset({"reward_funcs"}).union(*map(_names, (*configs, "ModelConfig", "ScriptArguments")))
+    every = frozenset({"reward_funcs"}).union(*map(_names, (*_configs(), "ModelConfig", "ScriptArguments")))
     return frozenset(one for one in every if not one.startswith(("dataset_", "model_name")))
 
 
@@ -278,9 +288,7 @@ def _names(last: str) -> frozenset[str]:
         return frozenset(table[block])
     if block == "mixture":
         return frozenset(MIXTURE)
-    every = [stacks.load(one) for one in stacks.names()]
-    known = {name for stack in every if stack is not None for config in stack.configs
-             if config.rpartition(".")[2] == last for name in stack.fields(config)}  # fmt: skip
+    known = {name for stack, config in _configs().get(last, ()) for name in stack.fields(config)}
     renamed = {old for old, new in RENAMES.items() if new in known}
     older = set(table.get(last.removesuffix("Config").lower(), {}))
     return frozenset(known | renamed | older | set(table["inherited"]))
@@ -296,9 +304,7 @@ def signature_names(value: object) -> frozenset[str] | None:
         value = value.positional[0].value
     parts = value.path.split(".") if isinstance(value, Name) else []
     last = next((one for one in reversed(parts) if one.endswith("Config")), "")
-    ours = {config.rpartition(".")[2] for name in stacks.names() if (stack := stacks.load(name)) is not None
-            for config in stack.configs}  # fmt: skip
-    return _names(last) if last in ours else None
+    return _names(last) if last in _configs() else None
 
 
 def lacks(value: Object, name: str) -> bool:
@@ -331,9 +337,7 @@ def defaults(path: str) -> Mapping[str, object]:
         same = {name: values[0] for name, values in found.items() if values.count(values[0]) == len(values)}
         # the default of `dtype` is null up to trl 0.26 and float32 later; without `dtype`, the spec also has fp32
         return {**same, "dtype": None} if block == "model" else same
-    every = [stacks.load(one) for one in stacks.names()]
-    fields = [stack.fields(config) for stack in every if stack is not None for config in stack.configs
-              if config.rpartition(".")[2] == last]  # fmt: skip
+    fields = [stack.fields(config) for stack, config in _configs().get(last, ())]
     common = set.intersection(*map(set, fields)) if fields else set()
     return {name: fields[0][name].declared for name in common
             if all(one[name].declared == fields[0][name].declared for one in fields)}  # fmt: skip
