@@ -60,6 +60,26 @@ def test_a_name_is_written_once() -> None:
         assert set(found) == {"XP103"}, twice
 
 
+@pytest.mark.parametrize(
+    ("typed", "form"),
+    [
+        ("hub", 'hub(name="run", private)'),
+        ("hub = me/x", 'hub(name="me/x", private)'),
+        ("hub(name=me/x, strategy=end)", 'hub(name="me/x", strategy=end, private)'),
+        ("hub = me/x hub(private)", "hub(name=me/x, private)"),
+        ("private", "hub(private)"),
+    ],
+)
+def test_each_help_writes_hub_once_with_all_its_settings(typed: str, form: str) -> None:
+    """`hub = me/x` with `hub(private)` next to it is refused, so a help that adds a setting repeats the name."""
+    found = checked(spec(save=f'save "out/run" {typed}')).problems
+    code = {"private": "XP102", "hub = me/x hub(private)": "XP103"}.get(typed, "XP757")
+    (help,) = [one.help or "" for one in found if one.code == code]
+    assert help.startswith(f"write `{form}`")
+    assert "outside" not in help
+    assert not errors(checked(spec(save=f'save "out/run" {form}')))
+
+
 def test_a_child_pushes_elsewhere_or_not_at_all(tmp_path) -> None:
     base = spec(save='save "out/run" hub(name=me/base, private)')
     root = put(tmp_path, {"base.xp": base})

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from xpc.compiler.language.kinds import NEVER
 from xpc.compiler.language.repository_names import fault, nearest_name
+from xpc.compiler.language.schema import children
+from xpc.compiler.language.typed import show
 from xpc.compiler.rules.core.conditions import enabled
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
@@ -70,10 +72,12 @@ def pushed_in_public(spec: Spec) -> Iterator[Finding]:
     Source: transformers 5.23 and 4.52 `hub_private_repo`, huggingface_hub `create_repo`.
     """
     if not spec.written("save.hub.private"):
+        stated = [one for one in children("save.hub") if one.path == "save.hub.name" or spec.written(one.path)]
+        form = f"hub({', '.join(f'{one.name}={show(one, spec.get(one.path))}' for one in stated)}, private"
         yield Finding(
             spec.location("save.hub"),
             "a new repository is public",
-            "write `hub(private)`, or `hub(private=false)` if it may be public",
+            f"write `{form})`, or `private=false` if it may be public",
         )
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from xpc.compiler.language.schema import CLAUSES, outer_names
+from xpc.compiler.language.schema import CLAUSES, TABLE, outer_names
 from xpc.compiler.suggest.lines.nested import members
 from xpc.compiler.suggest.lines.phrases import TUPLE, phrases
 from xpc.compiler.suggest.lines.rewriting import Rewritten, body, findings_in, findings_of, replaced
@@ -242,9 +242,12 @@ def _in_words(found: Diagnostic, source: Source, text: str, span: Span) -> Diagn
         or any(sign in plain for sign in "{}<>|`$")
     ):
         return None
-    legal = re.match(r"(\w+)[ \t]*=", plain)
+    legal, (clause, *rest) = re.match(r"(\w+)[ \t]*=", plain), plain.split()
     if legal is not None and legal[1] in outer_names():
         return None  # another finding reports `gbs = 64 sequences`
+    names = {row.name for row in TABLE}
+    if clause in CLAUSES and all(re.match(r'"|\w+=', one) or one in names for one in rest):
+        return None  # a clause on one line, with a name that is not one of its settings: `batch gbs=2 isolate=mask`
     read = phrases(plain, False, method_of(source.text))
     if read is None:
         return None

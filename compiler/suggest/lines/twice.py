@@ -1,5 +1,5 @@
 """Join the settings of a clause that is written twice: `lora(rank=16) lora(alpha=32)` becomes `lora(rank=16,
-alpha=32)`. Imported only for a wrong spec.
+alpha=32)`, and `hub = me/x hub(private)` becomes `hub(name=me/x, private)`. Imported only for a wrong spec.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from xpc.grammar.record import evolve
 from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Span
 
-CALL = re.compile(r"(?P<clause>[a-z_]+)\((?P<settings>[^()\n]*)\)")
+CALL = re.compile(
+    r"(?P<clause>[a-z_]+)(?:\((?P<settings>[^()\n]*)\)|(?<=\bhub)[ \t]*=[ \t]*(?P<name>\"[^\"\n]*\"|[\w./-]+))"
+)
 NAME = re.compile(r"(\w+)[ \t]*=")
 COUNT = re.compile(r"write `hardware (?P<count>\d+) x GPU`")
 CARD = re.compile(r"hardware(?: ?= ?| )(?P<gpu>[a-z][\w.-]*)")
@@ -117,11 +119,11 @@ def _joined(found: Diagnostic) -> Diagnostic:
     one, other = CALL.match(text, first.span.start), CALL.match(text, second.span.start)
     if one is None or other is None or one["clause"] != other["clause"]:
         return found
-    if not {*NAME.findall(one["settings"])}.isdisjoint(NAME.findall(other["settings"])):
+    written = [f"name={each['name']}" if each["name"] else each["settings"].strip() for each in (one, other)]
+    if not {*NAME.findall(written[0])}.isdisjoint(NAME.findall(written[1])):
         return found
-    settings = ", ".join(filter(None, (one["settings"].strip(), other["settings"].strip())))
+    form = f"{one['clause']}({', '.join(filter(None, written))})"
     start, end = line_bounds(text, other.start(), other.start())
     alone = text[start : other.start()].strip() == "" and text[other.end() : end].strip() == ""
     gone = Span(start - 1, end) if alone and start else Span(len(text[: other.start()].rstrip(" \t")), other.end())
-    edits = (Edit(Span(*one.span("settings")), settings), Edit(gone, ""))
-    return evolve(found, help=f"write `{one['clause']}({settings})`", edits=edits)
+    return evolve(found, help=f"write `{form}`", edits=(Edit(Span(*one.span()), form), Edit(gone, "")))
