@@ -99,7 +99,7 @@ def is_valid(found: Mapping[str, Any]) -> bool:
     """
     lengths = found.get("quantiles")
     numbers = [found.get(name) for name in ("rows", "tokens", "cut", "dropped")]
-    optional = [found.get(name) for name in ("limit", "kept_tokens", "learned_tokens")]
+    optional = [found.get(name) for name in ("limit", "kept_tokens", "learned_tokens", "sequences")]
     return (
         isinstance(lengths, dict)
         and (not lengths or {"0.0", "0.5", "1.0"} <= lengths.keys())

@@ -43,11 +43,13 @@ class Span:
 @record
 class Assumptions:
     """What the command line states about a run: the rows of one epoch, the average number of tokens in a row,
-    measurements of real runs, and the price of a GPU-hour for each kind of GPU (`price.py`).
+    measurements of real runs, and the price of a GPU-hour for each kind of GPU (`price.py`). `packed` is the number of
+    packed sequences for each row, if a preview has counted them; without it, sequences count as filled completely.
     """
 
     rows: int | None = None
     tokens: int | None = None
+    packed: float | None = None
     readings: tuple[Reading, ...] = ()
     prices: Mapping[str, float] = field(factory=dict)
 
@@ -202,8 +204,9 @@ def _steps(spec: Spec, given: Assumptions) -> tuple[int | None, str]:
         rows *= spec.get("method.iterations") or 1  # The run trains `iterations` times on each completion.
     if packed:
         if given.tokens is None:
-            return None, "the number of packed rows is not known: `--tokens N` states the average length of a row"
-        rows = max(1, ceil(rows * given.tokens / row_tokens(spec)))
+            why = "the number of packed rows is not known: `--tokens N` states the average length of a row"
+            return None, f"{why}, and `xpc preview --rows 1000` counts it"
+        rows = max(1, ceil(round(rows * (given.packed or given.tokens / row_tokens(spec)), 6)))
     return steps_of_rows(spec, rows), ""
 
 

@@ -100,8 +100,8 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _of_preview(spec: Spec, workspace: Workspace, given: Assumptions) -> Assumptions:
-    """Add the average length of a row, in tokens, to the assumptions of the command line, if `launch.sh --prepare` or
-    `xpc preview --rows` has counted it. If `--tokens` states a length, this length is kept.
+    """Add the average length of a row, in tokens, and the number of packed sequences to the assumptions of the command
+    line, if `launch.sh --prepare` or `xpc preview --rows` has counted them. A length that `--tokens` states is kept.
     """
     if given.tokens is not None:
         return given
@@ -118,7 +118,7 @@ def _of_preview(spec: Spec, workspace: Workspace, given: Assumptions) -> Assumpt
     many = f"{tokens:,} tokens on average, from {'the' if prepared else 'a preview of'} {counts['rows']:,} "
     many += "prepared rows" if prepared else "rows"
     show(f"xpc: {visible(spec.name)}: rows have {many}", sys.stderr)
-    return evolve(given, tokens=tokens)
+    return evolve(given, tokens=tokens, packed=counts.get("sequences", 0) / counts["rows"] or None)
 
 
 def _specs(data: bytes, name: str, workspace: Workspace, hardware: str | None, path: str) -> list[Spec]:
