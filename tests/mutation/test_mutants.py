@@ -13,6 +13,9 @@ import pytest
 from slow_tests import FURTHER, mirrored_folder, slow_tests
 
 SOURCE = """
+from functools import cache
+
+
 def larger(a, b):
     return a if a > b else b
 
@@ -22,10 +25,15 @@ def increased(a):
 
 
 NAMES = ("one", "two")
+
+
+@cache
+def table():
+    return {"one": 1}
 """
 TESTS = """
 import pytest
-from grammar.numbers import NAMES, increased, larger
+from grammar.numbers import NAMES, increased, larger, table
 
 
 def test_larger():
@@ -37,6 +45,11 @@ def test_larger():
 @pytest.mark.parametrize("name", NAMES)
 def test_name(name):
     assert larger(1, 2) and name
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_table(number):
+    assert table() and (number < 5 or table() == {"one": 1})
 """
 
 
@@ -64,15 +77,16 @@ def test_a_copy_of_the_repository_has_the_recipes() -> None:
 def test_a_line_that_no_test_checks_survives(tmp_path: Path) -> None:
     """The program runs in a small repository: the mutants of the function `larger` are noticed, the mutants of
     `increased` and `NAMES` are not. A mutant of `NAMES` renames or removes a case of `test_name`.
+    Of the tests that call the cached function `table`, the last one notices its mutants.
     """
     for name, text in {
         "grammar/numbers.py": SOURCE,
         "compiler/__init__.py": "",
         "runtime/__init__.py": "",
-        "tests/test_numbers.py": TESTS,
+        "tests/grammar/test_numbers.py": TESTS,
         "pytest.ini": "[pytest]\npythonpath = .\nmarkers = slow: unused",
     }.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     shutil.copytree(Path(mutants.__file__).parent, tmp_path / "tests/mutation", ignore=shutil.ignore_patterns("test_*"))
     author = ("-c", "user.name=a", "-c", "user.email=a@example.org")
@@ -83,8 +97,8 @@ def test_a_line_that_no_test_checks_survives(tmp_path: Path) -> None:
     assert ended.returncode == 1, ended.stderr
     results = [json.loads(line) for line in (tmp_path / "mutants/results.jsonl").read_text().splitlines()]
     noticed = {one["line"]: one["noticed"] for one in results}
-    assert {line for line, by in noticed.items() if by is None} == {7, 10}
-    assert "test_numbers.py" in noticed[3]
+    assert {line for line, by in noticed.items() if by is None} == {10, 13}
+    assert "test_numbers.py" in noticed[6]
     assert f"of {len(results)} noticed" in ended.stdout
 
 
