@@ -262,7 +262,7 @@ def _no_config(path: str, why: str, workspace: Workspace) -> tuple[str, str]:
             f'train its base with `lora(from = "{folder}")`, or train `"{folder}/merged"`, which a run writes with '
             "`save(merge)`",
         )
-    near = None if workspace.kind(folder) else workspace.nearest_name(folder)
+    near = workspace.nearest_name(folder)
     if near is not None and workspace.kind(near + "/config.json"):
         help = f'name `"{near}"`, which is here'
     elif registry.find_model(path) is not None and "/" not in path:

@@ -14,7 +14,7 @@ from xpc.compiler.files.atomic import replace_files
 from xpc.compiler.files.bundle import BundleError, write
 from xpc.compiler.files.inputs import UsageError, located, read_spec
 from xpc.compiler.files.workspace import Workspace
-from xpc.compiler.language.schema import ADAPTERS, BY_PATH
+from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.language.typed import show
 from xpc.compiler.lower import lower
 from xpc.compiler.pipeline import check_text
@@ -216,12 +216,9 @@ def _diff(file: str, spec: CheckedSpec, change: Change, workspace: Workspace) ->
     inside = {path: label.span.start for path, label in locations.items() if label and label.source is spec.source}
     # the last value in the file is replaced first, so that the offsets of the earlier values stay valid
     for path in sorted(change.settings, key=lambda one: -inside.get(one, -1)):
-        clause, dot, name = path.partition(".")
-        named = (spec.adapter if clause in ADAPTERS else clause) + dot + name
-        after = with_value(after, spec.source.name, spec, named, show(BY_PATH[path], change.settings[path]))
+        after = with_value(after, spec.source.name, spec, path, show(BY_PATH[path], change.settings[path]))
     again = check_text(after.encode("utf-8", "surrogateescape"), spec.source.name, workspace).spec
-    wanted = {**change.settings, "batch.gbs": spec.get("batch.gbs")}
-    if again is None or any(again.get(path) != value for path, value in wanted.items()):
+    if again is None or any(again.get(path) != value for path, value in change.settings.items()):
         return ["type into the spec:", *(f"  {line}" for line in change.typed)]
     return line_difference(text.split("\n"), after.split("\n"), file, file, context=1)
 

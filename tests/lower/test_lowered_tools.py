@@ -115,6 +115,12 @@ def test_the_help_names_what_the_file_defines(tmp_path: Path, settings: str, hel
     assert next(one.help for one in found.problems if one.code in ("XP104", "XP107", "XP114")).startswith(help)
 
 
+def test_the_help_names_at_most_three_functions(tmp_path: Path) -> None:
+    (tmp_path / "many.py").write_text("".join(f"def {one}(): ...\n" for one in ("_own", "a", "b", "c", "d")))
+    found = only(checked(tools(tmp_path, 'rewards=format, tools="many.py"'), str(tmp_path)), "XP107")
+    assert found.help == 'write `"many.py:a"` or `"many.py:b"` or `"many.py:c"`'
+
+
 def test_a_name_whose_kind_is_not_known_may_be_a_tool(tmp_path: Path) -> None:
     files = compiled(tools(tmp_path, 'rewards=format, tools="own.py:finds"'), str(tmp_path))
     assert json.loads(files["trainer_args.json"])["method"]["tools"]["functions"][0]["function"] == "finds"

@@ -167,6 +167,16 @@ def test_assumptions_of_a_misspelt_spec_are_not_reported():
     assert "XP190" in codes(checked(LINE + " with gbs=3\n"))
 
 
+def test_a_misspelt_folder_is_corrected_to_one_with_a_model(tmp_path):
+    text = 'train "lama" on alpaca\n'
+    helps = []
+    for name in ("llama/notes.txt", "llama/config.json"):
+        put(tmp_path, {name: "{}"})
+        helps += [one.help for one in checked(text, str(tmp_path)).problems if one.code == "XP118"]
+    assert helps[0].startswith("name an existing folder")
+    assert helps[1:] == ['name `"llama"`, which is here']
+
+
 def test_quoted_hub_ids_are_reported_from_paths():
     found = checked('train "Qwen/Qwen2.5-3B" on "BAAI/Infinity-Instruct"\n')
     helps = [one.help for one in found.problems if one.code in ("XP118", "XP123")]

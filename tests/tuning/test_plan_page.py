@@ -109,6 +109,7 @@ def test_the_page_says_what_the_plan_says(page):
         assert all(f"<code>{html.escape(one)}</code>" in text for one in change["settings"])
     (now,) = [row for row in tags.rows if row[:4] == ["h100-80gb", "zero3", "2", "yes"]]
     assert now[4:6] == [f"{peak:.1f}", "fits"]
+    assert [read(one).rows for one in re.findall("<tr class=now>.*?</tr>", text)] == [[now]]
     assert len({tuple(row[:4]) for row in tags.rows}) == len(tags.rows) > 30
     assert {row[5] for row in tags.rows[1:]} == {"fits", "tight"}
     assert {"a100-40gb", "a100-80gb"} <= {row[0] for row in tags.rows}
