@@ -63,8 +63,7 @@ def check(
 ) -> list[str]:  # fmt: skip
     """Compare ``rows``, a mapping from numbers to rows. Return sentences about losses that ``omit`` allows; raise
     RunError for other losses."""
-    # for each value of `omit`: the first loss in each row that this value allows
-    found: dict[str, dict[int, Loss]] = {}
+    found: dict[str, dict[int, Loss]] = {}  # for each value of `omit`, the first loss in each row that it allows
     for number, row in rows.items():
         for loss in losses(row, tokenizer, conversations):
             found.setdefault(loss.name, {}).setdefault(number, loss)

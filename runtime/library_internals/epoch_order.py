@@ -4,7 +4,7 @@ from ..core.feature import Bundle, Feature
 
 
 class EpochOrder(Feature):
-    """Hooks that keep the order of rows in the rest of an epoch."""
+    """Hooks for a run that resumes within an epoch: the rest of this epoch keeps its order of rows."""
 
     def before_training(self, bundle: Bundle, _: object) -> None:
         """If a run resumes within an epoch, let the rest of this epoch keep its order, not get the first epoch's order.

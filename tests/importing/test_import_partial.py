@@ -266,9 +266,8 @@ def test_sections_of_the_repositorys_own_script_are_read_by_names_of_trl(here, c
         "whether `model.name` and `data.train_file`, keys of the source's own script, name the model and the data"
         in err
     )
-    assert (
-        "whether the source's own script uses `model.dtype`, `grpo.lr`, `grpo.num_generations`, `lora.enabled`" in err
-    )
+    assert "whether `model.dtype`, `grpo.lr`, `grpo.num_generations`, `lora.enabled`" in err
+    assert " mean the same in the source's own script as in TRL" in err
     assert "`grpo.curriculum`, `data.seed`" in err
 
 

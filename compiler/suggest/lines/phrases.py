@@ -127,7 +127,7 @@ def phrases(text: str, header: bool, method: str = "") -> Phrases | None:
 
 
 def _of_several_meanings(reader: Reader) -> str:
-    """Read a name that may mean several settings, and its value: `batch size 32`. Returns the help for it."""
+    """Read a name that may mean several settings, and its value: `batch size 32`. Returns the help about the name."""
     for count in range(LONGEST_NAME, 0, -1):
         named = [reader.word(ahead).rstrip(".") for ahead in range(count)]
         ahead = count + (reader.word(count) in EQUALS)

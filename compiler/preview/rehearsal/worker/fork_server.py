@@ -297,9 +297,7 @@ def serve(answers: Any, listener: socket.socket) -> None:
         while True:
             for key, _ in selector.select():
                 if key.data is not None:
-                    if (
-                        key in selector.get_map().values()
-                    ):  # the handler of an earlier event may have closed this connection
+                    if key in selector.get_map().values():  # an earlier handler may have closed the connection
                         key.data()
                     continue
                 line = sys.stdin.readline()
