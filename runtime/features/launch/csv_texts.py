@@ -19,9 +19,10 @@ NULLS = frozenset((
 """The cells of a CSV file that pandas reads as null (`pandas._libs.parsers.STR_NA_VALUES`)."""
 
 
-def converters(source: Mapping[str, Any]) -> dict[str, object]:
-    """For each text column of a source, the function that reads its cells. pandas itself converts all other columns:
-    labels, and columns that only rewards read."""
+def converters(source: Mapping[str, Any]) -> dict[str, Any]:
+    """Maps each text column of a source to the function that reads its cells. pandas itself converts all other columns:
+    labels, and columns that only rewards read.
+    """
     given = list(source["columns"] or ())
     if source["shape"] in ("unpaired", "prompt"):
         given = given[:-1] if source["shape"] == "unpaired" else given[:1]

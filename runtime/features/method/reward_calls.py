@@ -100,7 +100,7 @@ def first_call(function: Callable[..., Any], values: Mapping[str, object], size:
     return None
 
 
-def checked(function: Callable[..., object]) -> Callable[..., Any]:
+def checked(function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a reward function for trl's trainer. If it raises an exception, or if trl cannot use its result, raise a
     RunError that quotes the first prompt.
     """
@@ -115,14 +115,7 @@ def checked(function: Callable[..., object]) -> Callable[..., Any]:
             except Exception as error:  # the function may raise any exception
                 raise RunError(_raised(function, error, where), local=True) from error
 
-    def judged(call: Callable[[], object], given: Mapping[str, Any]) -> object:
-        size = len(given["completions"])
-        where = f"called with {size} completions, the first for the prompt {_question(given['prompts'][0])}"
-        try:
-            returned = call()
-            values = _values(returned)
-        except Exception as error:  # the function may raise any exception
-            raise RunError(_raised(function, error, where), local=True) from error
+    def judged(returned: Any, values: list[Any] | None, size: int, where: str) -> Any:
         why = _problem(function, returned, values, size, where)
         if why is not None:
             raise RunError(why, local=True)
@@ -134,8 +127,11 @@ def checked(function: Callable[..., object]) -> Callable[..., Any]:
             values = _values(returned)
         return judged(returned, values, len(given["completions"]), where)
 
-    def synchronous(**given: object) -> object:
-        return judged(lambda: function(**own(given)), given)
+    def synchronous(**given: Any) -> Any:
+        with watched(given) as (own, where):
+            returned = function(**own)
+            values = _values(returned)
+        return judged(returned, values, len(given["completions"]), where)
 
     synchronous.__name__ = name_of(function)
     return wraps(function)(asynchronous if iscoroutinefunction(function) else synchronous)
@@ -164,13 +160,7 @@ def _question(prompt: object) -> str:
     return repr(str(text)[-200:])
 
 
-def _result(returned: object, failed: Exception | None) -> object:
-    if failed is not None:
-        raise failed
-    return returned
-
-
-def _raised(function: Callable[..., object], error: BaseException, where: str) -> str:
+def _raised(function: Callable[..., Any], error: BaseException, where: str) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     file = getattr(getattr(function, "__code__", None), "co_filename", None)
     own = [one for one in frames if one.filename == file]

@@ -25,9 +25,9 @@ def marked(source: Source, part: Rows) -> Rows:
 class MixedShapesTrainer(Prepared):
     """Trainer methods for a run whose rows have several formats."""
 
-    def __init__(self, *args: Any, **kwargs: object) -> None:
-        """Call trl's constructor. By the first row, it decides whether rows are conversations; for a row of a mixture,
-        the answer is always yes.
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Call trl's constructor. It looks at the first row to decide whether rows are conversations; for the rows of a
+        mixture, it is made to decide that they are.
         """
         module = next(sys.modules[one.__module__] for one in type(self).__mro__ if one.__module__.startswith("trl."))
         real = module.is_conversational
