@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     """Return the printed text and the exit status. Raises UsageError."""
     conditions = [_condition(one) for one in options.fail_if]
     readings = calibration_file.read(options.calibration) if options.calibration is not None else ()
-    given = Assumptions(options.rows, options.tokens, readings, options.price)
+    given = Assumptions(options.rows, options.tokens, readings=readings, prices=options.price)
     plans: list[Plan] = []
     wrong = False
     for path in options.files:
