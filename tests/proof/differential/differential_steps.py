@@ -22,7 +22,7 @@ from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import DEFAULT
 
 ROWS, MOST_ROWS = 64, 256
-"""ROWS rows are written for a step. A spec for the CPU gets enough rows for a complete step, but at most MOST_ROWS."""
+"""ROWS rows are written for a step. A spec for the CPU gets enough rows for complete steps, but at most MOST_ROWS."""
 TIMEOUT = 120
 """A step may take this many seconds, including imports that only its trainer needs."""
 
@@ -72,11 +72,13 @@ def kind(spec: Spec) -> tuple[str, ...]:
 def trainable(spec: Spec) -> bool:
     """Whether a run of the spec is possible here. The environment needs its packages: peft for adapters, and on a CPU
     only torch's optimizers. Adapters that start from the weights or inputs of the tiny model need a rank for which its
-    layers are wide enough.
+    layers are wide enough. LoftQ reads a file of the named model, which only the hub has.
     """
     if spec.lora and not has(spec.stack.name, "peft"):
         return False
     if spec.get("lora.init") in DECOMPOSED and spec.integer("lora.rank") > NARROWEST:
+        return False
+    if spec.get("lora.init") == "loftq":
         return False
     return not spec.on_cpu or spec.text("optimizer") in TORCH
 
@@ -123,14 +125,15 @@ def step(name: str, text: str, location: str, number: int, at: str = "train", ke
     several = several and not (spec.method.scores and spec.text("strategy") not in ("ddp", "zero1", "zero2", "zero3"))
     processes = spec.hardware.world if own else 2 if sharded or several else 1
     packed = spec.flag("batch.packing") or spec.flag("batch.packing.eval") or spec.flag("batch.padding_free")
+    steps = 2 if spec.get("schedule.warmup") else 1
     return spec.stack.name, {
         "id": name, "folder": folder, "target": spec.stack.name, "at": at, "on_cpu": True,
         "all_tokens": spec.stack.facts.loss_over_all_tokens,
         "keep": [*keep, *(["fsdp"] if sharded else [])],
         "changed": [], "family": "qwen2" if facts is None else facts.model_type, "shape": "",
-        "rows": max(ROWS, min(spec.integer("batch.gbs"), MOST_ROWS)) if own else ROWS,
+        "rows": max(ROWS, min(steps * spec.integer("batch.gbs"), MOST_ROWS)) if own else ROWS,
         "unpacked": bool(spec.bits) and not packs(spec),
-        "steps": 2 if spec.get("schedule.warmup") else 1, "stop": True, "measure": "", "port": free_port(),
+        "steps": steps, "stop": True, "measure": "", "port": free_port(),
         "memory": MEMORY, "timeout": TIMEOUT,
         "processes": processes, "group": sharded or zero or (own and spec.zero_stage > 0),
         "checked": not keep and at == "train", "zero": zero, "isolate": spec.written("batch.packing.isolate"),
