@@ -186,9 +186,8 @@ def _newest() -> str | None:
 def _stopped() -> str:
     """The message after a stop request."""
     newest = _newest()
-    if newest:
-        return f"stopped as asked: the same command resumes from {newest} (status 75)"
-    return "stopped as asked: there is no checkpoint, so the same command starts from the beginning (status 75)"
+    then = f"the same command {f'resumes from {newest}' if newest else 'starts from the beginning'} (status 75)"
+    return f"stopped as asked: {'' if newest else 'there is no checkpoint, so '}{then}"
 
 
 def _report(message: str) -> None:

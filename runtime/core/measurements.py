@@ -127,11 +127,8 @@ def started(bundle: Bundle, trainer: Trainer, step: int) -> dict[str, Any]:
 
 
 def now(step: int) -> dict[str, Any]:
-    """The line with all measurements since training started. Its key ``stop`` has the signal that stops the run, or
-    None.
-    """
-    # `of_each` has the peaks at the last exchange. This function runs in process 0, whose own peaks are known, so they
-    # are current.
+    """The line with all measurements since training started. Its key ``stop`` is the signal that stops the run."""
+    # this function runs in process 0, which knows its own peaks; `of_each` has all peaks at the last exchange
     each = [Measured.memory, *Measured.of_each[1:]]
     return {
         "step": step, "seconds": {name: round(spent, 3) for name, spent in Measured.seconds.items()},

@@ -110,9 +110,8 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
             return
         now = time.monotonic()
         event: dict[str, Any] = {"step": state.global_step, "epoch": round(float(state.epoch or 0), 4)}
-        for key, value in logs.items():
-            if key not in EXCLUDED:
-                event[NAMES.get(key, key)] = float(value) if isinstance(value, int | float) else value
+        kept = {NAMES.get(key, key): value for key, value in logs.items() if key not in EXCLUDED}
+        event |= {key: float(value) if isinstance(value, int | float) else value for key, value in kept.items()}
         if "lr" in event and self.lr is not None:
             event["lr"] = self.lr
         for key in event:

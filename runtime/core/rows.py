@@ -41,9 +41,7 @@ def columns(source: "Source", present: Sequence[str]) -> dict[str, str]:
 
 
 def dropped(source: "Source", present: Sequence[str], method: str) -> list[str]:
-    """The stored columns that the trainer does not get. These are all columns: what a template reads is copied into the
-    messages.
-    """
+    """The stored columns that the trainer does not get: all, because messages have copies of what a template reads."""
     return list(present)
 
 

@@ -11,9 +11,7 @@ def rearranged(rows: object) -> bool:
 
 
 def typed(rows: Any) -> Any:
-    """Return the rows. A stream of a JSON array gets the types of its first row; without types, turns with different
-    keys would become strings of JSON.
-    """
+    """Return the rows. A stream of a JSON array gets the types of its first row: else turns would be JSON strings."""
     if rows.features is None and (first := next(iter(rows.with_format("arrow")), None)) is not None:
         from datasets import Features
 

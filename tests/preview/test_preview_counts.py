@@ -81,7 +81,7 @@ def test_check_compile_and_plan_report_the_counts(
 
 
 def test_a_plan_counts_the_packed_sequences_of_a_preview(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """4,000 tokens would fill 8 sequences of 512, which is one step. Packed rows leave gaps: the preview counts 12."""
+    """4,000 tokens would fill 8 sequences of 512, one step. Packed rows leave gaps: the preview counts 12."""
     put(folder, {"run.xp": SPEC.replace("seq=512", "seq=512 packing") + "model(attn=flash2)\n"})
     assert "`xpc preview --rows 1000` counts it" in checked(folder, capsys, "run.xp", "plan")
     previewed(folder, {**COUNTS, "sequences": 12})

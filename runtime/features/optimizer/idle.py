@@ -61,9 +61,7 @@ class Idle(Feature):
         return []
 
     def _cause(self, bundle: Bundle) -> str | None:
-        """The likely cause, if the run learns nothing. With a single logged step, the learning rate, the gradient and
-        the loss are not checked.
-        """
+        """The likely cause, if the run learns nothing. The rate, the gradient and the loss need two logged steps."""
         args, method, several = bundle.arguments, bundle.plan["method"], len(self.window) > 1
         if several and "lr" in self.window[-1] and self.rate < NO_RATE:
             return "and before, the learning rate was 0; raise `optimizer.lr` or change the schedule"
