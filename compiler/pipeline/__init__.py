@@ -95,11 +95,6 @@ def _check_text(data: bytes, name: str, workspace: Workspace) -> Checked:
         if grid.groups or grid.problems:
             return _check_sweep(loaded, grid, workspace)
     spec, resolve_problems = resolve(loaded, workspace, error_codes)
-    for at, one in enumerate(resolve_problems):
-        if one.code == "XP104" and one.message.startswith("`config` takes a file"):
-            from xpc.compiler.suggest.blocks import rewrite_config  # imported here, because only a wrong spec needs it
-
-            resolve_problems[at] = rewrite_config(one)
     found = [*loaded.problems, *resolve_problems]
     if spec is not None:
         found += check(spec)

@@ -212,7 +212,12 @@ class _Resolver:
             if isinstance(value, InvalidValue):
                 from xpc.compiler.suggest.legal import answer  # imported only here, because only a wrong spec needs it
 
-                self.problems.append(answer(value))
+                found = answer(value)
+                if path == "model.config" and found.code == "XP104":
+                    from xpc.compiler.suggest.blocks import rewrite_config
+
+                    found = rewrite_config(found)
+                self.problems.append(found)
             else:
                 self.values[row.path] = Value(value, Origin(self.loaded.kinds[path], item.label))
 

@@ -22,13 +22,13 @@ NOT_LINEAR = ("gpt2", "openai-gpt")
 """Families whose layers are of transformers' class Conv1D. torchao does not replace these layers."""
 
 
-def _bf16(spec: Spec, fact: str, message: str, *more: str, help: str = "") -> Finding:
-    """Make a finding about `precision fp8`. `fact` is printed below the setting in the snippet of the spec. Without
-    `help`, the finding suggests bf16, followed by the texts in `more`.
+def _bf16(spec: Spec, fact: str, message: str, *more: str) -> Finding:
+    """Make a finding about `precision fp8`. `fact` is printed below the setting in the snippet of the spec. The finding
+    suggests bf16, followed by the texts in `more`.
     """
     location = spec.location("precision", fact)
     typed = location.typed.replace("fp8", "bf16")
-    return Finding(location, message, help or "write `precision bf16`" + "".join(more), (), typed)
+    return Finding(location, message, "write `precision bf16`" + "".join(more), (), typed)
 
 
 @rule("XP360", "fp8-on-the-hardware")
