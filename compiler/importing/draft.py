@@ -149,7 +149,7 @@ class Draft:
         if entry is None:
             return
         self.mark(entry, ERROR, why=why)
-        text = f"`{entry.key}: {shown(entry)}`: {why}"
+        text = f"`{entry.key}`: {why}" if entry.value is None else f"`{entry.key}: {shown(entry)}`: {why}"
         self.messages.append(Message("error", entry.location, text, help, entry, why, own, similar))
 
     def reserve(self, entry: Entry, typed: str, why: str) -> None:

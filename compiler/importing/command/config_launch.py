@@ -30,11 +30,12 @@ MOST_READ = 400
 @record
 class Launch:
     """A command that starts a training with the imported YAML file: the file in which it stands, as a source; its
-    number in this file, from 1; the program; and the names of its further arguments.
+    number in this file, from 1; its line; the program; and the names of its further arguments.
     """
 
     source: SourceFile
     number: int
+    line: int
     program: str
     more: tuple[str, ...] = ()
 
@@ -61,7 +62,7 @@ def launched(named: Draft, source: SourceFile, overrides: Overrides) -> Draft:
             how = ", the only script with the trainer of its method" if one.source.name == TYPED else ""
             draft.warn(None, f"the file is read as `{one.program}` reads it{how}")
             if one.more:
-                draft.error(Entry(one.program, " ".join(f"--{key}" for key in one.more), one.source.name, 0),
+                draft.error(Entry(one.program, " ".join(f"--{key}" for key in one.more), one.source.name, one.line),
                             "this documented command has arguments that the imported file does not state; the spec has "
                             "their values", "`xpc import --command LINE` imports another command")  # fmt: skip
             return draft
@@ -97,7 +98,7 @@ def _launches(named: Draft, source: SourceFile, overrides: Overrides, unclear: b
     script = "" if found or not unclear else _only_script(named, source, overrides)
     if script:
         text = shlex.join(("accelerate", "launch", script, "--config", source.name))
-        yield Launch(SourceFile(TYPED, text, source.folder), 1, script)
+        yield Launch(SourceFile(TYPED, text, source.folder), 1, 0, script)
 
 
 def _launch(call: Call, source: SourceFile, number: int, overrides: Overrides) -> Launch | None:
@@ -108,7 +109,8 @@ def _launch(call: Call, source: SourceFile, number: int, overrides: Overrides) -
     line = parsed(evolve(call, words=call.words[at:]), source.name, ())
     more = tuple(key for key, one in line.arguments.items() if not _is_imported(str(one.value), source, overrides))
     named = len(more) < len(line.arguments) or any(_is_imported(one.text, source, overrides) for one in line.rest)
-    return Launch(source, number, line.program, more) if named and programs.found(line.program, overrides)[0] else None
+    exists = programs.found(line.program, overrides)[0]
+    return Launch(source, number, line.at, line.program, more) if named and exists else None
 
 
 def _is_imported(path: str, source: SourceFile, overrides: Overrides) -> bool:

@@ -27,6 +27,7 @@ from xpc.compiler.importing.text.entries import (
 )
 from xpc.compiler.importing.trl import defaults
 from xpc.compiler.importing.trl.reader import only_names
+from xpc.compiler.importing.trl.trainer import simple
 from xpc.compiler.language.methods import METHODS
 from xpc.grammar.record import evolve, field, record
 
@@ -196,6 +197,17 @@ def _report_argument(draft: Draft, line: Line, key: str, one: Entry, used: set[s
         draft.warn(one, f"`{line.program}` declares no such argument, so it changes nothing")
     else:
         draft.error(one, f"`{line.program}` has no such argument", "leave it out if it does not change the training")
+
+
+def of_method(draft: Draft, declared: Entries, entries: Entries) -> Entries:
+    """The entries without defaults of the script's own classes (`declared`) for settings of other methods: a
+    `temperature` of sft is for the script's own code.
+    """
+    others = {key for key, one in declared.items() if entries.get(key) is one and (row := simple(key)) is not None
+              and row.methods and draft.method not in row.methods}  # fmt: skip
+    for key in others:
+        draft.note(entries[key], f"an argument for the script's own code: {draft.method} has no such setting")
+    return {key: one for key, one in entries.items() if key not in others}
 
 
 def report_unread(draft: Draft, script: Script, line: Line) -> None:

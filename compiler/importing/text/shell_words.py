@@ -261,7 +261,8 @@ class Words:
             self.state.budget.spend(len(_each(braces)) * (len(word.text) + 10), line)
             return [Word(word.text[: braces.start()] + one + word.text[braces.end() :], line, word.open)
                     for one in _each(braces)]  # fmt: skip
-        if unquoted and "$" in raw and ASSIGNMENT.fullmatch(raw) is None and not raw.startswith("$("):
+        output = word.text.startswith("$(") and closed(word.text, 1) == len(word.text)  # the output of a command
+        if unquoted and "$" in raw and ASSIGNMENT.fullmatch(raw) is None and not raw.startswith("$(") and not output:
             parts = PART.findall(word.text)  # the value is split into words, as the shell does for `$LAUNCHER train.py`
             if len(parts) > 1 or not word.open:
                 return [Word(part, line, word.open if "$" in part else "") for part in parts]

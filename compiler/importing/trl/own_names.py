@@ -150,6 +150,8 @@ def _own(key: str) -> str:
 
 def _name(section: str, key: str, names: frozenset[str]) -> str:
     """TRL's name for a key in a section; "" if the key has none: `lora_r` for `r` in the section `lora`."""
+    if key == "model_name_or_path" and _is_section(section):
+        return key
     if LORA.match(section):
         return "use_peft" if key in SWITCHES else SHORT.get(key, key if key in names else "")
     if section == "vllm":

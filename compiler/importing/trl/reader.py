@@ -256,6 +256,10 @@ NAMES = ("output_dir", "run_name", "logging_dir", "hub_model_id", "cache_dir", "
 """Keys that name a run, a folder or a machine, and do not change the training."""
 NAMING = re.compile(r"(?:wandb|run|exp|experiment)_?(?:run_?)?(?:name|id|group|tags?)?")
 """Matches keys by which custom scripts name a run, such as `wandb_run` and `exp_name`."""
+OPEN = re.compile(r"\?\?\?|<[\w .-]+>")
+"""Matches a value that somebody must still give: `???`, as OmegaConf writes it, or `<model_name>`."""
+NOT_GIVEN = "the file leaves this value open", "write the value into the file"
+"""The reason and the help text of the error for a key without a value."""
 VARIABLE = re.compile(r"\$(?:\{(\w+)(?::-([^}]*))?\}|(\w+))")
 
 
@@ -270,6 +274,9 @@ def _with_variables(draft: Draft, entries: Entries, sets: Mapping[str, str]) -> 
     """
     out: dict[str, Entry] = {}
     for key, one in entries.items():
+        if any(isinstance(each.value, str) and OPEN.fullmatch(each.value) for each in one.items):
+            draft.error(one, *NOT_GIVEN)
+            continue
         if not isinstance(one.value, str) or "$" not in one.value or key == "chat_template":
             out[key] = one
             continue

@@ -337,6 +337,20 @@ Own(model=model.model_name_or_path, args=config, reward_funcs=[length], train_da
     assert any(one.startswith("error") and "compute_loss" in one and "its own method" in one for one in found.messages)
 
 
+def test_default_of_the_scripts_own_class_for_another_method_is_for_its_own_code(tmp_path: Path) -> None:
+    script = HEAD + (
+        "from dataclasses import dataclass\n@dataclass\nclass Arguments:\n"
+        "    dataset: str = 'org/rows'\n    temperature: float = 0.7\n    weight_decay: float = 0.25\n"
+        "own, args, config = TrlParser((Arguments, ModelConfig, SFTConfig)).parse_args_and_config()\n"
+        "SFTTrainer(model=args.model_name_or_path, args=config, train_dataset=read(own.dataset)).train()\n"
+    )
+    found = launched(tmp_path, NAMED, script, "--partial")
+    assert found.outcomes["temperature"] == "irrelevant"
+    assert not any("temperature" in one.text for one in found.draft.messages)
+    command = NAMED.replace("\n", " --temperature 0.5\n")
+    assert any("sft has no such setting" in one for one in launched(tmp_path, command, script).messages)
+
+
 def test_a_trainer_that_is_not_in_the_repository_is_an_error(tmp_path: Path) -> None:
     script = HEAD + (
         "from pairs import PairTrainer\nargs, config = TrlParser((ModelConfig, SFTConfig)).parse_args_and_config()\n"

@@ -176,6 +176,12 @@ def test_array_after_a_condition_does_not_join_the_next_command() -> None:
     assert last('[ -n "" ] && E+=(--a)\nf x') == [("f", ""), ("x", "")]
 
 
+def test_output_of_a_command_is_one_word() -> None:
+    assert last('X=$(awk "BEGIN {print int($A * 2 / ($B + 1))}")\nrun --steps ${X} --seed 1\n')[1:] == [
+        ("--steps", ""), ('$(awk "BEGIN {print int($A * 2 / ($B + 1))}")', "$(...)"), ("--seed", ""), ("1", "")
+    ]  # fmt: skip
+
+
 def test_text_that_is_not_known_cannot_be_split() -> None:
     assert last("read -ra A <<< $(ls)\nf ${A[0]}")[1][1]
 
