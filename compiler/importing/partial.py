@@ -64,7 +64,9 @@ def apply(draft: Draft, overrides: Overrides) -> None:
         why = one.why
         if one.own and one.entry is not None and one.entry.key in known:
             why = known[one.entry.key].sentence
-        draft.undecided.append(_comment(one, why))
+        comment = _comment(one, why)
+        if comment not in draft.undecided:
+            draft.undecided.append(comment)
         if not one.own and one not in explained:
             chosen = one.help if "--set" in one.help else ""  # each condition is a decision of its own
             grouped.setdefault((_cause(why), chosen), []).append(one)
@@ -167,6 +169,8 @@ def _decision(why: str, messages: list[Message]) -> Decision:
 def _comment(message: Message, why: str) -> str:
     if message.entry is None:
         return message.text
+    if message.entry.value is None:
+        return f"{message.entry.location}: {message.entry.key}  ({why})"
     value = shown(message.entry)
     if value != SECRET and message.entry.typed:
         value = message.entry.typed.partition("\n")[0][:200]

@@ -163,7 +163,7 @@ class Branches:
         this is unknown.
         """
         block = self.blocks[-1]
-        truth = truth_of(words)
+        truth = False if concerns_unset(words, self.state, "-n") else truth_of(words)
         if self.pending(block) and block.value is not None:
             truth = both(block.truth, truth, block.value.text)
         elif concerns_unset(words, self.state) and not block.doubtful:

@@ -90,6 +90,14 @@ def test_words_that_an_undecided_condition_adds_are_a_warning(text: str, tmp_pat
     assert any("cannot evaluate the condition that adds words here" in one for one in found.messages)
 
 
+@pytest.mark.parametrize("test", ['[ -n "$Z" ]', '[[ "$Z" != "" ]]', '[ -n "${Z}" ] && [ -d x ]'])
+def test_variable_that_the_script_never_sets_is_empty(test: str) -> None:
+    script = f'CMD="a --lr 1"\nif {test}; then\n  CMD="$CMD $Z"\nfi\nCMD="$CMD --seed 3"\n$CMD\n'
+    assert last(script) == [("a", ""), ("--lr", ""), ("1", ""), ("--seed", ""), ("3", "")]
+    if "-d" not in test:
+        assert last(script, Z="--bf16")[3:] == [("--bf16", ""), ("--seed", ""), ("3", "")]
+
+
 def test_arguments_that_branches_set_differently_are_an_error(tmp_path: Path) -> None:
     text = 'if [ -f x ]; then ARGS="--lr 1e-6"; else ARGS="--lr 1e-7"; fi\npython train.py $ARGS\n'
     found = run(tmp_path, text)
