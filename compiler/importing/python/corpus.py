@@ -340,16 +340,10 @@ def _masked(draft: Draft, machine: Machine, trainer: Object) -> tuple[bool, Entr
         return True, None
     if isinstance(value, Object | Name) and value.last in COLLATORS:
         mlm = value.keywords.get("mlm") if isinstance(value, Object) else None
-        if (
-            value.last == "DataCollatorForLanguageModeling"
-            and (mlm is None or mlm.value is not False)
-            and trainer.path.startswith("transformers")
-        ):
-            draft.error(
-                found,
-                "this collator masks words, which trains BERT and not a model that generates",
-                "write `mlm=False`",
-            )
+        masks = value.last == "DataCollatorForLanguageModeling" and (mlm is None or mlm.value is not False)
+        if masks and trainer.path.startswith("transformers"):
+            why = "this collator masks words, which trains BERT and not a model that generates"
+            draft.error(found, why, "write `mlm=False`")
         else:
             draft.note(found, "rows are padded to the longest of a batch")
         return False, None

@@ -55,34 +55,24 @@ def write(draft: Draft, machine: Machine, trainer: Object, train: Chain, data: D
         draft.note(found, "the spec evaluates on the held-out rows, as the script does")
         some = other.take or other.limit
         if some is not None and isinstance(some.value, int) and other.after_holdout:
-            why = (
-                f"the script evaluates on {some.value} of the rows that it holds out; the spec evaluates on all of them"
-            )
+            why = f"the script evaluates on {some.value} of the held-out rows; the spec evaluates on all of them"
             draft.differs("eval_dataset", why, found)
         return
     found_at = chain.loaded is not None or chain.file is not None or bool(chain.rows)
-    problems = [one for one in other.problems if token_rows.PADDED not in one[1]]
-    if chain.unknown or not found_at or chain.parts or problems:
-        why = "they are made in the script"
-        if chain.unknown or problems:
-            why = chain.unknown[0].why if chain.unknown else problems[0][1]
+    reasons = [one.why for one in chain.unknown]
+    reasons += [why for _, why, _ in other.problems if token_rows.PADDED not in why]
+    if reasons or not found_at or chain.parts:
+        why = reasons[0] if reasons else "they are made in the script"
         _unevaluated(draft, entries, found, f"the rows of the evaluation are not known: {why}")
         return
-    if (
-        train.loaded is not None
-        and chain.loaded is not None
-        and _path(train) == _path(chain)
-        and not isinstance(_files(chain), dict)
-        and chain.loaded.last != "load_from_disk"
-        and other.limit is None
-        and other.take is None
-    ):
-        split = split_of(chain.loaded, other)
-        if split.isidentifier() and split != split_of(train.loaded, data):
-            draft.put("eval.split", split, Entry("eval_dataset", split, found.file, found.line))
-            return
     if chain.loaded is not None and chain.loaded.last == "load_from_disk":
         refuse_arrow(draft, chain.loaded, other)
+    elif chain.loaded is not None and train.loaded is not None and _path(train) == _path(chain):
+        split, whole = split_of(chain.loaded, other), other.limit is None and other.take is None
+        named = split.isidentifier() and split != split_of(train.loaded, data)
+        if named and whole and not isinstance(_files(chain), dict):
+            draft.put("eval.split", split, Entry("eval_dataset", split, found.file, found.line))
+            return
     source = source_of(draft, chain, other)
     if source is not None and source.limit is None and source.take is None:
         draft.raw("eval.data", source.ref, found)

@@ -26,6 +26,11 @@ from xpc.compiler.importing.python.models import HARMLESS, QUANTIZED, is_unsloth
 from xpc.compiler.importing.python.program import DTYPES, Model
 from xpc.grammar.record import evolve
 
+LOOP = (
+    "a loop over the model's parameters or modules changes them",
+    "write `freeze` to train only some of the weights; `precision` decides the casts",
+)
+"""The reason and the help text of the error for such a loop."""
 LOADS = ("from_pretrained", "create_reference_model")
 MOST = 3
 """The largest number of replaced parts of a model that are reported."""
@@ -63,17 +68,7 @@ def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine
             draft.put("lora.targets", UNSLOTH_TARGETS, None, "not set: Unsloth's default")
     if model.continued is not None:
         _continued(draft, model, trainer, machine.read)
-    for step in model.steps:
-        found = step.location.entry(f"model.{step.last}")
-        if step.last == "merge_and_unload" and model.continued is not None:
-            draft.error(
-                evolve(entry(found.key, model.continued), line=found.line),
-                "the script merges this adapter into the model before it trains; a spec cannot change a saved model",
-                "merge it first, and name the merged model: `--model NAME`",
-            )
-        else:
-            draft.error(found, "the script passes the model to a function that xpc does not read",
-                        "leave it out if it changes no weights")  # fmt: skip
+    _steps(draft, model)
     own = {one.location for one in model.seen}
     changed = [
         location
@@ -81,11 +76,7 @@ def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine
         if not own or _leads_to(ancestors(loop.receiver), own) is not False
     ]
     for location in changed[:3]:
-        draft.error(
-            location.entry("parameters"),
-            "a loop over the model's parameters or modules changes them",
-            "write `freeze` to train only some of the weights; `precision` decides the casts",
-        )
+        draft.error(location.entry("parameters"), *LOOP)
     if not changed:
         _replaced(draft, own, model, machine)
         # the second adapter, which this argument names, is the reference model
@@ -105,6 +96,21 @@ def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine
             "weights, and Unsloth's own 4-bit weights keep some layers in 16 bits",
             entry("model_name", name),
         )
+
+
+def _steps(draft: Draft, model: Model) -> None:
+    """Report each call that gets the model before training, and that the importer does not read."""
+    for step in model.steps:
+        found = step.location.entry(f"model.{step.last}")
+        if step.last == "merge_and_unload" and model.continued is not None:
+            draft.error(
+                evolve(entry(found.key, model.continued), line=found.line),
+                "the script merges this adapter into the model before it trains; a spec cannot change a saved model",
+                "merge it first, and name the merged model: `--model NAME`",
+            )
+        else:
+            draft.error(found, "the script passes the model to a function that xpc does not read",
+                        "leave it out if it changes no weights")  # fmt: skip
 
 
 LIBRARY = re.compile(

@@ -50,7 +50,7 @@ def write(
     called = _called(draft, trainer, overrides, file)
     if given is None:
         if called and overrides.rewards is not None:
-            _copy(draft, machine, [], file, data, called)
+            _copy(draft, machine, [], [], file, data, called)
         return
     values = list(given.value) if isinstance(given.value, list | tuple) else [given.value]
     found = _found(draft, machine, values, _weights(draft, weights, len(values)), given.location, overrides)
@@ -71,7 +71,7 @@ def write(
         reward_wrappers.write(draft, data, [], _parts(machine, labels, data), in_script=True)
         return
     if own or made or called:
-        _copy_with_wrappers(draft, machine, own, made, file, data, called)
+        _copy(draft, machine, own, made, file, data, called)
         return
     reward_wrappers.write(draft, data, [], {})
 
@@ -108,24 +108,6 @@ def _found(draft: Draft, machine: Machine, values: list[object], weights: list[f
             continue
         out.weighted.append(Weighted(name, weight, file, name))
     return out
-
-
-def _copy_with_wrappers(draft: Draft, machine: Machine, own: list[Function], made: list[tuple[str, object]], file: str,
-                        data: Data | None, called: list[tuple[str, str]]) -> None:  # fmt: skip
-    """Copy the reward functions to the file of `--rewards`. For a reward function that a call of the script returns,
-    the file gets a new function.
-    """
-    wrappers = [(name, value, by) for name, value in made
-                if isinstance(value, Function) and (by := _factory(machine, value)) is not None]  # fmt: skip
-    called = called + [(value.label, by.name) for _, value, by in wrappers]
-    called += [(one.label, one.name) for _, value, _ in wrappers for one in value.scopes[0].values()
-               if isinstance(one, Function) and one is not value]  # fmt: skip
-    _copy(draft, machine, own, file, data, called)
-    for name, value, by in wrappers:
-        source = reward_wrappers.call(value, by)
-        if source is not None:
-            columns = b"def _with_columns(" in draft.files[file]
-            draft.files[file] += reward_wrappers.forwarding(name, value, source, columns).encode()
 
 
 def _factory(machine: Machine, value: object) -> ast.FunctionDef | None:
@@ -208,39 +190,31 @@ def _parts(machine: Machine, labels: Sequence[str], data: Data | None) -> dict[s
     }
 
 
-def _copy(
-    draft: Draft,
-    machine: Machine,
-    functions: list[Function],
-    file: str,
-    data: Data | None,
-    called: Sequence[tuple[str, str]] = (),
-) -> None:
-    """Write the source of reward functions to a file, with the imports, constants and functions that they use. `called`
-    has a (file, name) pair for each tool and environment that must be copied, too.
+def _copy(draft: Draft, machine: Machine, own: list[Function], made: list[tuple[str, object]], file: str,
+          data: Data | None, called: list[tuple[str, str]]) -> None:  # fmt: skip
+    """Write the source of reward functions (`own`) to a file, with the imports, constants and functions that they use.
+    For a reward function that a call of the script returns (`made`), the file gets a new function. `called` has a
+    (file, name) pair for each tool and environment that must be copied, too.
     """
-    labels = list(dict.fromkeys([*(one.label for one in functions), *(label for label, _ in called)]))
-    parts = _parts(machine, labels, data)
-    wrapper, used = reward_wrappers.write(draft, data, functions, parts)
-    for name in sorted(used):
-        labels += [parts[name]] if parts[name] not in labels else []
-    made = [
-        _needed(
-            draft,
-            machine,
-            label,
-            [one.name for one in functions if one.label == label]
-            + [name for where, name in called if where == label]
-            + sorted(one for one in used if parts[one] == label),
-        )
-        for label in labels
-    ]
-    head = "import functools\n" if wrapper else ""
-    text = head + "\n".join(made).strip() + "\n" + wrapper
-    draft.files[file] = text.encode()
+    wrappers = [(name, value, by) for name, value in made
+                if isinstance(value, Function) and (by := _factory(machine, value)) is not None]  # fmt: skip
+    wanted = [*((one.label, one.name) for one in own), *called, *((value.label, by.name) for _, value, by in wrappers)]
+    wanted += [(one.label, one.name) for _, value, _ in wrappers for one in value.scopes[0].values()
+               if isinstance(one, Function) and one is not value]  # fmt: skip
+    parts = _parts(machine, [label for label, _ in wanted], data)
+    wrapper, used = reward_wrappers.write(draft, data, own, parts)
+    wanted += [(parts[name], name) for name in sorted(used)]
+    labels = list(dict.fromkeys(label for label, _ in wanted))
+    copies = [_needed(draft, machine, label, [name for where, name in wanted if where == label]) for label in labels]
+    text = ("import functools\n" if wrapper else "") + "\n".join(copies).strip() + "\n" + wrapper
     copied = {name for node in ast.parse(text).body for name in _defines(node)}
     for label in labels:
         _changed_globals(draft, machine, label, copied)
+    for name, value, by in wrappers:
+        source = reward_wrappers.call(value, by)
+        if source is not None:
+            text += reward_wrappers.forwarding(name, value, source, bool(wrapper))
+    draft.files[file] = text.encode()
 
 
 def _changed_globals(draft: Draft, machine: Machine, label: str, copied: set[str]) -> None:
@@ -339,19 +313,8 @@ def _needed(draft: Draft, machine: Machine, label: str, names: list[str]) -> str
         lines = machine.texts[where].split("\n")[start - 1 : node.end_lineno]
         out.append(textwrap.dedent("\n".join(lines)))
     imports = [one for one in out if one.startswith(("import ", "from "))]
-    return (
-        "\n".join(
-            [
-                *imports,
-                *(
-                    f"\n\n{one}" if one.startswith(("def ", "class ", "@")) else one
-                    for one in out
-                    if one not in imports
-                ),
-            ]
-        )
-        + "\n"
-    )
+    others = [f"\n\n{one}" if one.startswith(("def ", "class ", "@")) else one for one in out if one not in imports]
+    return "\n".join([*imports, *others]) + "\n"
 
 
 def _defines(node: ast.stmt) -> list[str]:

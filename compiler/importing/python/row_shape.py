@@ -54,6 +54,16 @@ class Shape:
         name = prompt.template.partition("{{ ")[2].partition(" ")[0]
         return name or None
 
+    def pair(self, prompt: str, answer: str, key: str) -> None:
+        """Set the format of rows with a prompt and its answer. The column `key` of the script contains the answer."""
+        self.columns = (prompt, answer)
+        self.draft.put("data.format", "prompt_completion", self.entry(key, answer))
+
+    def learn(self, masked: bool, everything: str) -> None:
+        """Set whether the script trains only on answers, or on `everything`."""
+        why = "the script trains on " + ("answers" if masked else everything)
+        self.draft.put("method.completion_only", masked, None, why)
+
     def before(self, version: str) -> str:
         """The TRL versions below `version` for which the script may be written, such as `trl 0.12 to 0.14`; "" if there
         are none.

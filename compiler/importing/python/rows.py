@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Mapping
-from itertools import islice
+from collections.abc import Mapping
 
 from xpc.compiler.importing.python.interpreter.machine import Machine
+from xpc.compiler.importing.python.interpreter.row_lists import inside
 from xpc.compiler.importing.python.interpreter.values import (
     Argument,
     Bound,
@@ -183,16 +183,7 @@ def _inside(value: object) -> list[object]:
     """A value and everything that it is built of: the parts of a string, of a conversation or of a call."""
     found = [value]
     for one in found:
-        parts: Iterable[object] = ()
-        if isinstance(one, Text):
-            parts = one.parts
-        elif isinstance(one, Choice):
-            parts = (one.full, one.empty)
-        elif isinstance(one, Object):
-            parts = (one.receiver, *(given.value for given in one.positional))
-        elif isinstance(one, list | dict):
-            parts = one.values() if isinstance(one, dict) else one
-        found += islice(parts, max(MOST_PARTS - len(found), 0))
+        found += inside(one)[: max(MOST_PARTS - len(found), 0)]
     return found
 
 

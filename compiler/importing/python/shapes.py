@@ -137,12 +137,8 @@ def _text(shape: Shape, key: str, value: object, masked: bool) -> None:
         return
     found = divided(value)
     if found is None:
-        shape.refuse(
-            key,
-            value.why
-            if isinstance(value, Unknown)
-            else "the import reads only texts that are a prompt followed by an answer",
-        )
+        why = "the import reads only texts that are a prompt followed by an answer"
+        shape.refuse(key, value.why if isinstance(value, Unknown) else why)
         return
     head, answer, ended = found
     if head.known is not None and head.known and not head.template:
@@ -157,11 +153,8 @@ def _text(shape: Shape, key: str, value: object, masked: bool) -> None:
         draft.put("data.format", "text", shape.entry(key, answer))
         _ended(shape, key, ended)
         return
-    shape.columns = (prompt, answer)
-    draft.put("data.format", "prompt_completion", shape.entry(key, answer))
-    draft.put(
-        "method.completion_only", masked, None, "the script trains on " + ("answers" if masked else "the whole text")
-    )
+    shape.pair(prompt, answer, key)
+    shape.learn(masked, "the whole text")
     _ended(shape, key, ended)
 
 
@@ -233,10 +226,9 @@ def _conversation(shape: Shape, turns: Turns | None, key: str, masked: bool) -> 
         shape.refuse(key, "its prompt has no column")
         return
     shape.turns(turns, key)
-    shape.columns = (prompt, turns.answer.column)
-    draft.put("data.format", "prompt_completion", shape.entry(key, turns.answer.column))
+    shape.pair(prompt, turns.answer.column, key)
     draft.put("data.chat", True, shape.entry(key, True))
-    draft.put("method.completion_only", masked, None, "the script trains on " + ("answers" if masked else "all turns"))
+    shape.learn(masked, "all turns")
 
 
 def _completion(shape: Shape, masked: bool) -> None:
@@ -253,8 +245,7 @@ def _completion(shape: Shape, masked: bool) -> None:
     turns = turns_of(made["prompt"])
     if turns is not None and question[1]:
         shape.turns(turns, "prompt")
-    shape.columns = (name, answered[0].column)
-    draft.put("data.format", "prompt_completion", shape.entry("completion", answered[0].column))
+    shape.pair(name, answered[0].column, "completion")
     if question[1]:
         draft.put("data.chat", True, shape.entry("prompt", True))
         if shape.data.ended:

@@ -131,28 +131,14 @@ def _named(draft: Draft, chain: Chain, data: Data) -> tuple[Entry | None, Locati
     if chain.loaded is None:
         return None, None
     call = chain.loaded
-    path = call.argument("path", 0) or call.argument("dataset_path", 0)
-    files = call.keywords.get("data_files")
     folder = call.keywords.get("data_dir")
-    if folder is not None and folder.value is not None and files is None:
+    if folder is not None and folder.value is not None and "data_files" not in call.keywords:
         draft.error(
             folder.location.entry("load_dataset.data_dir", folder.value if isinstance(folder.value, str) else None),
             "the script reads one folder of the data set, and a spec reads the whole data set",
             "`--data FOLDER` names the folder, if it is a local one; otherwise save its rows as Parquet"
         )  # fmt: skip
-    given = path
-    if files is not None and (path is None or path.value in KINDS):
-        given = files
-        value = files.value
-        if isinstance(value, list | tuple) and len(value) == 1:
-            given = Argument(value[0], files.location)
-        elif isinstance(value, dict):
-            key = split_of(call, data) or "train"
-            inner = value.get(key.partition("[")[0])
-            inner = inner[0] if isinstance(inner, list) and len(inner) == 1 else inner
-            given = Argument(
-                inner, value.locations.get(key, files.location) if isinstance(value, Table) else files.location
-            )
+    given = _path_or_file(call, data)
     if given is None or not isinstance(given.value, str):
         why = "it names several files, or none"
         if given is not None and isinstance(given.value, Unknown):
@@ -166,6 +152,23 @@ def _named(draft: Draft, chain: Chain, data: Data) -> tuple[Entry | None, Locati
         # write the name as a path, so that the spec does not read it as a dataset of the hub
         name = name if name.startswith((".", "/", "~")) else f"./{name}"
     return given.location.entry("load_dataset", name), call.location
+
+
+def _path_or_file(call: Object, data: Data) -> Argument | None:
+    """The name of the dataset that a call of `load_dataset` loads or, if the call reads a file, the name of the file.
+    If the call names a file for each split, it is the file of the split that the script selects.
+    """
+    path = call.argument("path", 0) or call.argument("dataset_path", 0)
+    files = call.keywords.get("data_files")
+    if files is None or (path is not None and path.value not in KINDS):
+        return path
+    value, location = files.value, files.location
+    if isinstance(value, dict):
+        key = split_of(call, data) or "train"
+        location = value.locations.get(key, location) if isinstance(value, Table) else location
+        value = value.get(key.partition("[")[0])
+    single = isinstance(value, list | tuple) and len(value) == 1
+    return Argument(value[0] if single else value, location)  # type: ignore[index]
 
 
 def _exported(folder: str, split: str) -> str:

@@ -15,16 +15,10 @@ from xpc.compiler.importing.text.entries import Entry
 from xpc.compiler.importing.trl import versions
 
 DEFAULTS: dict[str, object] = {
-    "per_device_train_batch_size": 4,
-    "gradient_accumulation_steps": 2,
-    "per_device_eval_batch_size": 4,
-    "learning_rate": 5e-5,
-    "weight_decay": 0.01,
-    "warmup_ratio": 0.1,
-    "optim": "adamw_8bit",
-    "seed": 3407,
+    "per_device_train_batch_size": 4, "gradient_accumulation_steps": 2, "per_device_eval_batch_size": 4,
+    "learning_rate": 5e-5, "weight_decay": 0.01, "warmup_ratio": 0.1, "optim": "adamw_8bit", "seed": 3407,
     "logging_steps": 1,
-}
+}  # fmt: skip
 """Defaults that Unsloth sets for all trainers since version 2025.2 (`replacements` in unsloth/models/rl.py). In May
 2026, Unsloth changed the weight decay to 0.001.
 """

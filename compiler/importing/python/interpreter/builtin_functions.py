@@ -7,11 +7,7 @@ from collections.abc import Callable
 
 from xpc.compiler.importing.python.interpreter import row_lists
 from xpc.compiler.importing.python.interpreter.attributes import EACH, Members
-from xpc.compiler.importing.python.interpreter.functions import (
-    first,
-    is_signature,
-    iterated,
-)
+from xpc.compiler.importing.python.interpreter.functions import first, is_signature, iterated
 from xpc.compiler.importing.python.interpreter.machine import Arguments, Keywords, Machine
 from xpc.compiler.importing.python.interpreter.operators import LENGTH, is_tokens, truth_of
 from xpc.compiler.importing.python.interpreter.values import (
@@ -41,11 +37,8 @@ def _number(convert: type) -> Callable[..., object]:
         if isinstance(value, Unset):
             # the variable is not set, and Python raises an error for `int(None)`
             return Unknown(value.why, value.location)
-        return (
-            value
-            if isinstance(value, Unknown)
-            else machine.unknown(node, "it depends on a number that is not known", value)
-        )
+        why = "it depends on a number that is not known"
+        return value if isinstance(value, Unknown) else machine.unknown(node, why, value)
 
     return number
 
@@ -54,11 +47,8 @@ def _text(machine: Machine, positional: Arguments, keywords: Keywords, node: ast
     value = first(positional, keywords)
     if isinstance(value, Unknown | Text | Column | Object | Choice | str):
         return value
-    return (
-        str(value)
-        if isinstance(value, Scalar)
-        else machine.unknown(node, "it is a text made from a value that is neither a text nor a number")
-    )
+    why = "it is a text made from a value that is neither a text nor a number"
+    return str(value) if isinstance(value, Scalar) else machine.unknown(node, why)
 
 
 def _truth(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
@@ -99,13 +89,9 @@ def _list(machine: Machine, positional: Arguments, keywords: Keywords, node: ast
     value = first(positional, keywords)
     if value is None or isinstance(value, list | tuple | dict):
         return list(value or [])
-    if isinstance(value, Name) and is_signature(value):
+    if isinstance(value, Column | Unknown | Object) or (isinstance(value, Name) and is_signature(value)):
         return value
-    return (
-        value
-        if isinstance(value, Column | Unknown | Object)
-        else machine.unknown(node, "it depends on a list that is not known")
-    )
+    return machine.unknown(node, "it depends on a list that is not known")
 
 
 def _tuple(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
@@ -192,9 +178,7 @@ def _whether(stops: bool) -> Callable[..., object]:
     def whether(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
         items = first(positional, keywords)
         if not isinstance(items, list | tuple):
-            return (
-                items if isinstance(items, Unknown) else machine.unknown(node, "it depends on items that are not known")
-            )
+            return machine.inherited(node, "it depends on items that are not known", items)
         truths = [truth_of(one) for one in items]
         if stops in truths:
             return stops

@@ -9,17 +9,9 @@ import posixpath
 import re
 from collections.abc import Callable, Mapping
 
-from xpc.compiler.importing.python.interpreter.functions import (
-    first,
-    path_join,
-)
+from xpc.compiler.importing.python.interpreter.functions import first, path_join
 from xpc.compiler.importing.python.interpreter.machine import Arguments, Keywords, Machine
-from xpc.compiler.importing.python.interpreter.values import (
-    Location,
-    Namespace,
-    Table,
-    Unknown,
-)
+from xpc.compiler.importing.python.interpreter.values import Location, Namespace, Table, Unknown
 from xpc.compiler.importing.text import json as jsontext
 from xpc.compiler.importing.text import yaml as yamltext
 from xpc.compiler.importing.text.entries import Entry, Unreadable
@@ -100,14 +92,14 @@ def first_argument(machine: Machine, positional: Arguments, keywords: Keywords, 
     return positional[0].value if positional else None
 
 
-def _dirname(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    name = first(positional, keywords)
-    return (posixpath.dirname(name) or ".") if isinstance(name, str) else machine.inherited(node, "a path", name)
+def _of_path(compute: Callable[[str], object]) -> Callable[..., object]:
+    """A function that computes a part or a property of a path."""
 
+    def computed(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+        name = first(positional, keywords)
+        return compute(name) if isinstance(name, str) else machine.inherited(node, "a path", name)
 
-def _basename(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    name = first(positional, keywords)
-    return posixpath.basename(name) if isinstance(name, str) else machine.inherited(node, "a path", name)
+    return computed
 
 
 def _expanded(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
@@ -133,29 +125,15 @@ def _exists(machine: Machine, positional: Arguments, keywords: Keywords, node: a
     )
 
 
-def _absolute(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    name = first(positional, keywords)
-    return name.startswith("/") if isinstance(name, str) else machine.inherited(node, "a path", name)
-
-
 OS_FUNCTIONS: dict[str, Callable[..., object]] = {
-    "os.environ.get": _environment,
-    "os.getenv": _environment,
+    **dict.fromkeys(("os.environ.get", "os.getenv"), _environment),
+    **dict.fromkeys(("os.path.join", "os.path.normpath", "pathlib.Path", "Path"), _path),
+    **dict.fromkeys(("os.path.abspath", "os.path.realpath", "os.path.expanduser", "os.fspath"), first_argument),
+    **dict.fromkeys(("os.path.exists", "os.path.isfile", "os.path.isdir"), _exists),
     "os.environ.setdefault": _set_environment,
-    "os.path.join": _path,
-    "pathlib.Path": _path,
-    "Path": _path,
-    "os.path.abspath": first_argument,
-    "os.path.realpath": first_argument,
     "os.path.expandvars": _expanded,
-    "os.path.exists": _exists,
-    "os.path.isfile": _exists,
-    "os.path.isdir": _exists,
-    "os.path.isabs": _absolute,
-    "os.path.expanduser": first_argument,
-    "os.path.normpath": _path,
-    "os.path.dirname": _dirname,
-    "os.path.basename": _basename,
-    "os.fspath": first_argument,
+    "os.path.isabs": _of_path(lambda name: name.startswith("/")),
+    "os.path.dirname": _of_path(lambda name: posixpath.dirname(name) or "."),
+    "os.path.basename": _of_path(posixpath.basename),
 }
 """Maps the dotted name of a function of `os` to the function that computes its result."""

@@ -13,14 +13,7 @@ from xpc.compiler.importing.python.interpreter.builtin_functions import BUILTIN_
 from xpc.compiler.importing.python.interpreter.command_line import hydra
 from xpc.compiler.importing.python.interpreter.command_line.typer_functions import fields, given
 from xpc.compiler.importing.python.interpreter.files import OS_FUNCTIONS, contents, first_argument, namespace
-from xpc.compiler.importing.python.interpreter.functions import (
-    EXIT,
-    first,
-    is_data,
-    is_settings,
-    lineage,
-    opened,
-)
+from xpc.compiler.importing.python.interpreter.functions import EXIT, first, is_data, is_settings, lineage, opened
 from xpc.compiler.importing.python.interpreter.machine import Arguments, Keywords, Machine
 from xpc.compiler.importing.python.interpreter.parameter_loops import change_parameters
 from xpc.compiler.importing.python.interpreter.parsed_classes import adapter, lacks, parameters, quantization, settings
@@ -50,6 +43,7 @@ STEMS = {
 `Qwen`.
 """
 PLAIN_TYPES = {"str", "int", "float", "bool", "list", "dict", "tuple"}
+ATTRIBUTES = "it depends on the attributes of a value that is not known"
 DUMPED = ("json.dumps", "yaml.dump", "yaml.safe_dump")
 
 
@@ -146,7 +140,7 @@ def _vars(machine: Machine, positional: Arguments, keywords: Keywords, node: ast
     value = first(positional, keywords)
     if isinstance(value, Instance) or (isinstance(value, Object) and is_settings(value)):
         return Members(value)
-    return machine.unknown(node, "it depends on the attributes of a value that is not known")
+    return machine.unknown(node, ATTRIBUTES)
 
 
 def _map(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
@@ -163,7 +157,7 @@ def _asdict(machine: Machine, positional: Arguments, keywords: Keywords, node: a
     value = first(positional, keywords)
     if isinstance(value, Instance):
         return Table(value.attributes, value.locations)
-    return machine.unknown(node, "it depends on the attributes of a value that is not known")
+    return machine.unknown(node, ATTRIBUTES)
 
 
 def _partial(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
@@ -217,9 +211,8 @@ def _loaded(machine: Machine, positional: Arguments, keywords: Keywords, node: a
     value = contents(machine.read, handle)
     if value is None and found is not None and handle.endswith((".json", ".jsonl")):
         return Object("json.load", [Argument(handle, found.location)], {}, found.location, found)
-    return (
-        machine.unknown(node, f"the contents of `{handle[:60]}`, which cannot be read here") if value is None else value
-    )
+    why = f"the contents of `{handle[:60]}`, which cannot be read here"
+    return machine.unknown(node, why) if value is None else value
 
 
 def _downloaded(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
@@ -231,13 +224,8 @@ def _downloaded(machine: Machine, positional: Arguments, keywords: Keywords, nod
     found = machine.evaluate(node.func) if isinstance(node, ast.Call) else None
     if isinstance(found, Name):
         machine.calls.append(Object(found.path, list(positional), dict(keywords), at))
-    return (
-        name if isinstance(name, str) else machine.inherited(node, "it depends on a repository that is not known", name)
-    )
-
-
-def _deepcopy(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    return copied(first(positional, keywords, "x"))
+    why = "it depends on a repository that is not known"
+    return name if isinstance(name, str) else machine.inherited(node, why, name)
 
 
 def _replace(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
@@ -285,10 +273,6 @@ def _merged(machine: Machine, positional: Arguments, keywords: Keywords, node: a
     return namespace(hydra.merged(tables)) if len(tables) == len(positional) else NotImplemented
 
 
-def _namespace(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    return namespace(dict_of(machine, positional, keywords, node), False)
-
-
 def _shuffle(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
     value = first(positional, keywords, "x")
     if not isinstance(value, list) or not row_lists.is_row_list(machine, value):
@@ -321,7 +305,6 @@ SHARED: dict[Callable[..., object], tuple[str, ...]] = {
     _constant(True): ("dataclasses.is_dataclass", "torch.cuda.is_available"),
     _constant(False): ("torch.backends.mps.is_available", "torch.distributed.is_initialized", "torch.xpu.is_available",
                        "*.is_torch_xpu_available", "*.is_torch_npu_available"),
-    _constant(NotImplemented): ("cast",),
     lambda machine, *_: machine.gpu_has_bf16: ("torch.cuda.is_bf16_supported", "*.is_bfloat16_supported",
                                                "transformers.utils.is_torch_bf16_gpu_available", "*.is_bf16_supported"),
     _partial: ("functools.partial", "partial"),
@@ -330,7 +313,7 @@ SHARED: dict[Callable[..., object], tuple[str, ...]] = {
     _configuration: ("omegaconf.OmegaConf.load", "omegaconf.OmegaConf.create", "easydict.EasyDict", "munch.munchify",
                      "box.Box", "addict.Dict"),
     _stored: ("hydra.core.config_store.ConfigStore.instance.store", "ConfigStore.instance.store"),
-    _namespace: ("types.SimpleNamespace", "argparse.Namespace"),
+    lambda *given: namespace(dict_of(*given), False): ("types.SimpleNamespace", "argparse.Namespace"),
     _shuffle: ("random.shuffle", "random.Random.shuffle", "numpy.random.shuffle"),
     _sample: ("random.sample", "random.Random.sample"),
 }  # fmt: skip
@@ -339,7 +322,7 @@ KNOWN: dict[str, Callable[..., object]] = {
     **BUILTIN_FUNCTIONS,
     **OS_FUNCTIONS,
     **{name: function for function, names in SHARED.items() for name in names},
-    "copy.deepcopy": _deepcopy,
+    "copy.deepcopy": lambda machine, positional, keywords, node: copied(first(positional, keywords, "x")),
     "*.snapshot_download": _downloaded,
     "dataclasses.replace": _replace,
     "getattr": _getattr,

@@ -7,15 +7,7 @@ from __future__ import annotations
 import ast
 
 from xpc.compiler.importing.python.interpreter.machine import Machine
-from xpc.compiler.importing.python.interpreter.values import (
-    Argument,
-    Choice,
-    Column,
-    Object,
-    Row,
-    Table,
-    Text,
-)
+from xpc.compiler.importing.python.interpreter.values import Argument, Choice, Column, Object, Row, Table, Text
 
 DEPTH = 8
 """The largest depth to which a nested value is searched for rows."""
@@ -26,20 +18,21 @@ def source_of(value: object, depth: int = 0) -> object:
     """The file or dataset from which a row, or the columns in a value, come. None for any other value."""
     if isinstance(value, Row | Column):
         return value.source
-    if depth > DEPTH:
-        return None
-    inner: list[object] = []
-    if isinstance(value, dict):
-        inner = list(value.values())
-    elif isinstance(value, list | tuple):
-        inner = list(value)
-    elif isinstance(value, Text):
-        inner = list(value.parts)
-    elif isinstance(value, Choice):
-        inner = [value.full, value.empty]
-    elif isinstance(value, Object):
-        inner = [value.receiver, *(one.value for one in value.positional)]
-    return next((found for one in inner[:50] if (found := source_of(one, depth + 1)) is not None), None)
+    inner = inside(value)[:50] if depth <= DEPTH else []
+    return next((found for one in inner if (found := source_of(one, depth + 1)) is not None), None)
+
+
+def inside(value: object) -> list[object]:
+    """The values of which a value is directly built: the parts of a string, the items of a list, or the arguments of a
+    call.
+    """
+    if isinstance(value, Object):
+        return [value.receiver, *(one.value for one in value.positional)]
+    if isinstance(value, Choice):
+        return [value.full, value.empty]
+    if isinstance(value, Text):
+        return list(value.parts)
+    return list(value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ())
 
 
 def is_row_list(machine: Machine, value: object) -> bool:

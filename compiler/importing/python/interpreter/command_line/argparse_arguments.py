@@ -38,7 +38,9 @@ def parsed(machine: Machine, parser: Object, node: ast.AST) -> Instance:
         dest = call.keywords.get("dest")
         name = dest.value if dest is not None and isinstance(dest.value, str) else long.lstrip("-").replace("-", "_")
         stated = _stated(machine, call, names, name, location)
-        space.attributes[name] = _argument_default(call, long) if stated is None else _typed(machine, call, stated)
+        space.attributes[name] = (
+            _argument_default(machine, call, long) if stated is None else _typed(machine, call, stated)
+        )
         space.locations[name] = call.location
     return space
 
@@ -107,7 +109,7 @@ def _converted(machine: Machine, call: Object, kind: Argument | None, text: str)
         if kind.value in (Name("int"), Name("float")):
             return int(text) if kind.value == Name("int") else float(text)
     except ValueError:
-        return Unknown(f"`--set` gives {text[:40]!r}, which is not a number", call.location)
+        return Unknown(f"{text[:40]!r} is not a number", call.location)
     if kind.value == Name("bool"):
         return bool(text)  # as argparse does: with `type=bool`, even the text "False" gives True
     value = machine.call(kind.value, [Argument(text, call.location)], {}, ast.Pass(lineno=call.location.line))
@@ -132,7 +134,7 @@ def _calls_below(value: Object, machine: Machine, depth: int = 0) -> list[Object
     return out
 
 
-def _argument_default(call: Object, long: str) -> object:
+def _argument_default(machine: Machine, call: Object, long: str) -> object:
     """The default of an argument; unknown if the argument is required."""
     action, default, required = (call.keywords.get(one) for one in ("action", "default", "required"))
     act = action.value if action is not None else None
@@ -141,15 +143,9 @@ def _argument_default(call: Object, long: str) -> object:
             return act == "store_false"
         if not long.startswith("-") or (required is not None and required.value is not False):
             name = long.lstrip("-").replace("-", "_")
-            return Unknown(
-                f"the script takes `{long}` from its command line, without a default: `--set {name}=VALUE` gives it",
-                call.location,
-            )
+            why = f"the script takes `{long}` from its command line, without a default: `--set {name}=VALUE` gives it"
+            return Unknown(why, call.location)
         return None
-    value, kind_ = default.value, call.keywords.get("type")
-    if isinstance(value, str) and kind_ is not None and kind_.value in (Name("int"), Name("float")):
-        try:
-            return int(value) if kind_.value == Name("int") else float(value)
-        except ValueError:
-            return Unknown("its default is not a number", call.location)
-    return value
+    value, kind = default.value, call.keywords.get("type")
+    numbers = kind is not None and kind.value in (Name("int"), Name("float"))
+    return _converted(machine, call, kind, value) if isinstance(value, str) and numbers else value
