@@ -36,6 +36,10 @@ FORMS = (
         re.compile(r"(\"[^\"\n]+\")"),
         r"write `on \1`: data is one name, and its settings go below, as in `data(streaming)`",
     ),
+    (
+        re.compile(r"on\s+(\d+)\s*(?:x\s*)?(?:gpu|card|device)s?\b"),
+        r"write `hardware \1 x GPU` on a line of its own, with the name of your GPU",
+    ),
     (re.compile(r"on\s+(\d+)\s*(?:x\s*)?([\w-]+)"), r"write `hardware \1 x \2` on a line of its own"),
 )
 """Pairs of a pattern and a help. The pattern matches a wrong text after the dataset in the first line, such as

@@ -179,7 +179,7 @@ def share(row: Setting, item: Item, node: Value | None) -> object:
         raise _wrong_kind(row, item, node)
     if node.unit != "%":
         percent = node.value * 100 if 0 < node.value <= 1 else node.value
-        raise _wrong_unit(row, item, node, f"{percent:g}%")
+        raise _wrong_unit(row, item, node, None if node.unit else f"{percent:g}%")  # `64G` is not 64%
     return _share(row, item, node)
 
 

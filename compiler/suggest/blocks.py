@@ -170,8 +170,6 @@ def _blocks(source: Source) -> Iterator[Block]:
         body: tuple[Setting | Clause | Value, ...] = (
             node.block.statements if isinstance(node, Clause) and node.block else ()
         )
-        if isinstance(head, Call) and head.name.text.endswith("add_argument"):
-            yield from _argument(head, source)
         if isinstance(head, Call):
             name, location, body = head.name.text, head.name.span, (*head.args, *body)
         elif isinstance(head, Ref) and head.is_name:
@@ -254,6 +252,8 @@ def _call_of_python(name: str, start: int, call: Call, source: Source) -> Block 
         name = "quantization" if match["name"] == "BitsAndBytes" else name
     elif (chosen := _choice_of_class(call.name.text)) is not None:
         name, named = "training", (chosen,)
+    elif any(row.name == name and call.name.text in row.choices for row in schema.TABLE):
+        return None  # `init = loftq(bits=4)`
     elif call.name.text != "dict":
         pairs = _settings(settings, source)
         if not all(is_known(one) and meaning(one, exact=True) is not None for one, _ in pairs):
@@ -272,15 +272,6 @@ def _choice_of_class(name: str) -> tuple[str, str] | None:
     """
     found = ((path, known_choice(schema.BY_PATH[path], AROUND.sub("", name))) for path in ("optimizer", "schedule"))
     return next(((path, one) for path, one in found if one is not None), None)
-
-
-def _argument(call: Call, source: Source) -> Iterator[Block]:
-    """The block for an option of a parser with a default: `parser.add_argument("--lr", default=1e-5)`."""
-    named = [one.value for one in call.args if isinstance(one, String) and one.value.startswith("--")]
-    default = dict(_settings(call.args, source)).get("default")
-    if named and default is not None:
-        settings = ((named[0].removeprefix("--").replace("-", "_"), as_value(default)),)
-        yield Block("training", call.span, call.span, settings, False, True, method_of(source.text))
 
 
 def _function(name: str, span: Span, source: Source) -> Block | None:
@@ -318,9 +309,7 @@ def _rewritten(found: Diagnostic, source: Source, block: Block) -> Diagnostic:
     if not block.settings:
         help = "leave it out: the bundle has its own trainer"
         return evolve(found, message=CALL, primary=Label(source, block.location), help=help, edits=())
-    advised = (
-        hardware_of(block.settings, block.header) if block.name == "hardware" else _single_value(block)
-    ) or _forms(block)
+    advised = (hardware_of(block.settings, block.header) if block.name == "hardware" else []) or _forms(block)
     advised = of_one_clause(advised)
     advised = [one for one in advised if one[0] is not None or not LEAVE.fullmatch(one[1])] or advised
     complete = all(form is not None for form, _ in advised)
@@ -341,16 +330,6 @@ def _rewritten(found: Diagnostic, source: Source, block: Block) -> Diagnostic:
         help="; ".join(filter(None, (f"write {help}" if forms else "", rest)))[:600],
         edits=(Edit(block.span, text),) if complete else (),
     )
-
-
-def _single_value(block: Block) -> list[tuple[str | None, str]]:
-    """Rewrite a block whose name is a clause that takes a single value: `seed { value = 1 }` becomes `seed 1`.
-    Empty for any other block.
-    """
-    if block.name not in schema.CLAUSES or len(block.settings) != 1:
-        return []
-    advised = rewritten(f"{block.name}={block.settings[0][1]}", block.header, block.method)
-    return [(advised.form, advised.help)]
 
 
 def _forms(block: Block) -> list[tuple[str | None, str]]:

@@ -14,7 +14,7 @@ from xpc.compiler.suggest.extra_form import extra_argument
 from xpc.compiler.suggest.likeness import parts, typo_of, weight, words
 from xpc.compiler.suggest.meaning import SAME, Meaning, is_known, meaning
 from xpc.compiler.suggest.no_equivalent import advice
-from xpc.compiler.suggest.tables import components, general_words, idle_words
+from xpc.compiler.suggest.tables import mapped, words_of
 from xpc.grammar.record import evolve
 from xpc.grammar.tree import Call, Ref
 
@@ -42,10 +42,10 @@ def after_component(name: str) -> Meaning | None:
     there is no such setting.
     """
     first, *rest = parts(name) or ("",)  # the name `_` has no parts
-    clause = components().get(first)
+    clause = mapped("components").get(first)
     # The rest of the name must be specific. In `generation_steps`, the rest `steps` is too general, because it may mean
     # many settings.
-    specific = not general_words().issuperset(rest)
+    specific = not words_of("general").issuperset(rest)
     after = " ".join(rest)
     guess = meaning(after, clause, exact=True) if clause and specific else None
     # the end of the name may be misspelt, as `label_smooth` in `dpo_label_smooth`
@@ -64,7 +64,7 @@ def by_parent(name: str) -> Meaning | None:
     if advice(last, "") is not None:
         return None
     for parent in reversed(before):
-        clause = next((components()[one] for one in parts(parent) if one in components()), None)
+        clause = next((mapped("components")[one] for one in parts(parent) if one in mapped("components")), None)
         guess = None if clause is None else meaning(last, clause, exact=True)
         if guess is not None and guess.path.startswith(f"{clause}."):
             return guess
@@ -75,7 +75,7 @@ def of_evaluation(name: str) -> bool:
     """Whether a dotted name, such as `validation_ds.global_batch_size`, is about evaluation. Such a name is never taken
     for a setting of training.
     """
-    return any(components().get(one) == "eval" for part in name.split(".")[:-1] for one in parts(part))
+    return any(mapped("components").get(one) == "eval" for part in name.split(".")[:-1] for one in parts(part))
 
 
 def by_last_part(unknown: UnknownName) -> UnknownName | None:
@@ -90,7 +90,7 @@ def by_last_part(unknown: UnknownName) -> UnknownName | None:
         segments = segments[:-1]  # `policy.sequence_packing.enabled = true`
     for first in range(min(1, len(segments) - 1), len(segments)):
         end = ".".join(segments[first:])
-        if end in general_words() and not idle_words().issuperset(parts(segments[first - 1])):
+        if end in words_of("general") and not words_of("idle").issuperset(parts(segments[first - 1])):
             continue  # `name` in `rollout.name` is too general alone, but `steps` in `training.steps` is clear
         if is_known(end) or extra_argument(end, unknown.node, unknown.typed, unknown.header) is not None:
             return evolve(unknown, name=end)

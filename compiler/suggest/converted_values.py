@@ -12,6 +12,7 @@ from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.rewards import REWARDS
 from xpc.compiler.language.schema import ADAPTERS, Setting
 from xpc.compiler.suggest.likeness import typo_of
+from xpc.compiler.suggest.tables import mapped
 from xpc.grammar.nearest import letters
 from xpc.grammar.tree import Call, List, Number, Ref, String, Value
 
@@ -31,31 +32,14 @@ ABOVE, it is the lower bound: `lora.alpha` must be greater than 0. For BELOW, it
 TEXTS = re.compile(r"[\w./~-]+\.(?:jinja2?|j2|txt|tmpl|template)")
 ROWS = re.compile(r"[\w./~-]+\.(?:jsonl?|csv|parquet|arrow|txt)(?:\.gz)?")
 """TEXTS matches file names of templates, and ROWS matches file names of data."""
-LENGTHS = {
-    "steps": (
-        "step", "steps", "iter", "iters", "iteration", "iterations", "update", "updates", "batch", "batches", "ba",
-        "maxsteps", "trainsteps", "numsteps", "optimizersteps", "gradientsteps", "it", "its",
-    ),
-    "epochs": (
-        "epoch", "epochs", "ep", "eps", "pass", "passes", "maxepochs", "trainepochs", "numepochs", "numtrainepochs",
-        "round", "rounds",
-    ),
-}  # fmt: skip
-"""Maps the two units of a run's length to other words for them, in small letters without separators."""
+LENGTHS = mapped("lengths")
+"""Maps other words for the two units of a run's length, in small letters without separators, to these units."""
 LENGTH = re.compile(r"(\d[\d_]*(?:\.\d+)?)([A-Za-z_]*)")
-OF_ATTENTION, OF_MLP = "[q_proj, k_proj, v_proj, o_proj]", "[gate_proj, up_proj, down_proj]"
-BLOCKS = {
-    **dict.fromkeys(("attention", "attn", "self_attn", "self_attention"), OF_ATTENTION),
-    **dict.fromkeys(("mlp", "ffn", "feed_forward"), OF_MLP),
-    "qkv": "[q_proj, k_proj, v_proj]", "qv": "[q_proj, v_proj]",
-}  # fmt: skip
+BLOCKS = mapped("blocks")
 """Maps names for a part of each decoder layer, such as `mlp`, to the linear modules of this part in most model
 families.
 """
-COUNTED = {
-    "one": 1, "single": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9,
-    "ten": 10, "twelve": 12, "sixteen": 16, "thirty-two": 32, "sixty-four": 64,
-}  # fmt: skip
+COUNTED = mapped("numbers")
 """Maps number words to numbers: `two` is 2."""
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]*[\w]")
 FILES = re.compile(r".*\.(?:jsonl?|csv|parquet|arrow|txt|gz|py|ya?ml)")
@@ -89,7 +73,9 @@ def converted(row: Setting, name: str, node: Value, typed: str) -> str | None:
         return _percent(name, text)
     if kind in ("text", "path", "name", "text_or_file", "repository"):
         if not isinstance(node, String) and (text.lower() in SWITCHES or (kind == "path" and isinstance(node, Number))):
-            return None  # neither `true` nor a number names a folder: `output_dir = true`, `num_saves = 3`
+            return None  # `true` is not a text: `output_dir = true` names no folder, and `num_saves = 3` neither
+        if row.path.startswith("data.") and isinstance(node, Number):
+            return None  # a column is not called 64
         return typed if isinstance(node, String) else _quoted(text) if isinstance(node, Ref | Number) else None
     if kind == "weighted":
         if isinstance(node, String) and _is_known(row, Ref(node.span, node.value)):
@@ -276,8 +262,7 @@ def methods_with(loss: str) -> list[str]:
 def unit_of(word: str) -> str | None:
     """The unit that a word stands for: `epochs` or `steps`. None for any other word."""
     typed = letters(word)
-    for unit, others in LENGTHS.items():
-        if typed in others:
-            return unit
+    if typed in LENGTHS:
+        return LENGTHS[typed]
     near = typo_of(typed, ("epoch", "epochs", "step", "steps", "iterations"))
     return None if near is None else "epochs" if near.startswith("epoch") else "steps"

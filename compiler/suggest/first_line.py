@@ -11,6 +11,7 @@ import re
 from xpc.compiler import registry
 from xpc.compiler.language.advisor import UnknownName
 from xpc.compiler.suggest.converted_values import COUNTED, FILES, LENGTH, REPOSITORY, unit_of
+from xpc.compiler.suggest.tables import words_of
 from xpc.grammar.diagnostic import Diagnostic, Edit
 from xpc.grammar.nearest import letters
 from xpc.grammar.parse import parse
@@ -20,10 +21,7 @@ from xpc.grammar.source import Source, Span
 
 TIMES = ("s", "sec", "second", "m", "min", "minute", "h", "hr", "hour", "d", "day", "week")
 ROWS = ("sample", "example", "row", "prompt", "sequence")
-FILLERS = (
-    "train", "trian", "finetune", "fine-tune", "sft", "model", "the", "a", "on", "dataset", "data", "with", "using",
-    "over", "from", "to", "via", "for", "of", "accelerate", "launch", "xpc", "run", "do", "start",
-)  # fmt: skip
+FILLERS = words_of("first_line")
 """Words in a wrong first line that name neither a model, nor data, nor a length."""
 BEFORE_DATA = ("on", "dataset", "data", "over", "from")
 WORD = re.compile(r"\"[^\"]*\"|[^\s\"]+")

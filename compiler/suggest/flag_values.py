@@ -32,7 +32,8 @@ def flag_setting(row: schema.Setting, node: Value, typed: str) -> str | None:
     setting of the block accepts the value.
     """
     if isinstance(node, Number) and row.path in schema.ADAPTERS and NUMBER.fullmatch(typed):
-        return f"{row.name}(rank={typed})" if isinstance(node.value, int) and node.value > 1 else None
+        bits = row.path == "qlora" and node.value in (4, 8)  # `qlora = 4` may mean the bits or the rank
+        return f"{row.name}(rank={typed})" if isinstance(node.value, int) and node.value > 1 and not bits else None
     if row.path in schema.ADAPTERS and (bits := BITS.search(typed)) is not None:
         return "qlora" if "4" in bits[0] else "lora(bits=8)"
     inner = [

@@ -32,7 +32,7 @@ VALUED = re.compile(r"\b(?P<name>\w+)[ \t]*=[ \t]*(?P<value>[\w.-]+)")
 LISTS, TEXTS = ("names", "targets", "tasks", "reals"), ("text", "name")
 """Kinds of settings: LISTS are those whose value is a list of names, and TEXTS those whose value is a text."""
 OF_ROWS, OF_TOKENS = ("gbs", "micro", "take", "holdout"), ("seq", "max_prompt", "max_completion", "max_tokens")
-COUNTED_BY = dict.fromkeys(("sequence", "sample", "example", "row", "item"), OF_ROWS) | dict.fromkeys(
+COUNTED_BY = dict.fromkeys(("sequence", "seq", "sample", "example", "row", "item"), OF_ROWS) | dict.fromkeys(
     ("tok", "token"), OF_TOKENS
 )
 """Maps a noun to the settings that count such things. For example, `gbs = 64 sequences` counts sequences, so `sequence`

@@ -124,9 +124,6 @@ def _setting_of_a_flag(row: Setting, item: Item, node: Value | None, typed: str)
     """The help for a flag with a value: `lora(rank=16)` for `lora = 16`, and `memory(liger)` for `memory = liger`."""
     if row.kind.name != "flag":
         return None
-    if isinstance(node, Call) and node.name.text.lower() in ("true", "false"):  # `packing = true (ours)`
-        value = node.name.text.lower()
-        return f"write `{_form(row, value)}`", Edit(node.span, value)
     from xpc.compiler.suggest.flag_values import flag_setting
 
     form = None if node is None else flag_setting(row, node, typed)

@@ -44,7 +44,7 @@ def words(name: str) -> tuple[str, ...]:
     """The words of a name, from left to right, without repetitions. Synonyms are replaced, so that they count
     as equal.
     """
-    same = tables.synonyms()
+    same = tables.mapped("same")
     typed = " ".join(same.get(one, one) for one in parts(name))
     return tuple(dict.fromkeys(typed.split()))
 
@@ -73,7 +73,7 @@ def parts(name: str) -> tuple[str, ...]:
 
 def weight(word: str) -> float:
     """How much a word counts when two names are compared. Words such as `use` count little."""
-    return 0.25 if word in tables.idle_words() else 1.0
+    return 0.25 if word in tables.words_of("idle") else 1.0
 
 
 def typo_of(name: str, names: Iterable[str]) -> str | None:
@@ -136,7 +136,7 @@ def has_another_word(one: tuple[str, ...], other: tuple[str, ...], more: bool = 
     first, second = ([part for part in a if part not in b] for a, b in ((one, other), (other, one)))
     if first and second:
         return _matched("".join(first), "".join(second)) < 0.65
-    return (not more and one != other) or not tables.contrary_words().isdisjoint(words(" ".join(first)))
+    return (not more and one != other) or not tables.words_of("contrary").isdisjoint(words(" ".join(first)))
 
 
 def _matched(one: str, other: str) -> float:
@@ -168,23 +168,6 @@ def alphabet_of(text: str) -> int:
     return out
 
 
-PARTS = {
-    "attn": ("self_attn", "attn", "attention", "self_attention"),
-    "mlp": ("mlp", "feed_forward", "ffn", "block_sparse_moe"),
-}
-"""Maps each of the two parts of a layer, attention and MLP, to the names that models have for it."""
-PART_OF = {
-    "attention": "attn", "attn": "attn", "self_attention": "attn", "attention_layers": "attn", "mlp": "mlp",
-    "ffn": "mlp", "feedforward": "mlp", "feed_forward": "mlp", "mlp_layers": "mlp",
-}  # fmt: skip
-JOINED = {
-    "qkv": ("q_proj", "k_proj", "v_proj"),
-    "qv": ("q_proj", "v_proj"),
-    "qkvo": ("q_proj", "k_proj", "v_proj", "o_proj"),
-}
-"""Maps abbreviations for several projections of the attention to these projections."""
-
-
 def likely_modules(target: str, legal: Iterable[str]) -> tuple[str, ...]:
     """The modules that a wrong target of an adapter probably stands for. `legal` are the paths of all modules, and the
     result has only the last part of each path. It is empty if the target is unclear.
@@ -198,7 +181,7 @@ def likely_modules(target: str, legal: Iterable[str]) -> tuple[str, ...]:
     for part in re.split(r"[|,\s]+", re.sub(r"[\^$()*\\]|\.(?=\*)", "", target).strip(" .")):
         found = [name for name in last if name.lower() == part.rpartition(".")[2].lower()]
         found = found or _in_part(part.lower(), legal)
-        joined = JOINED.get(part.lower().removesuffix("_proj"), ())
+        joined = tables.mapped("blocks").get(part.lower().removesuffix("_proj"), "[]")[1:-1].split(", ")
         found = found or [one for one in joined if set(joined) <= set(last)]
         near = None if found else typo_of(part, last)
         if not found and near is None:
@@ -212,5 +195,6 @@ def _in_part(part: str, legal: Iterable[str]) -> list[str]:
     name in the model's family, or `attention` or `mlp`, which are accepted for every family. The names are the last
     parts of the paths in `legal`.
     """
-    names = {part, *PARTS.get(PART_OF.get(part, ""), ())}
+    parts_of = tables.mapped("layer_parts")
+    names = {part, *(one for one, of in parts_of.items() if of == parts_of.get(part))}
     return [path.rpartition(".")[2] for path in legal if not names.isdisjoint(path.lower().split(".")[:-1])]

@@ -27,7 +27,7 @@ from xpc.compiler.suggest.likeness import (
     words,
 )
 from xpc.compiler.suggest.no_equivalent import advice, families, loose_reason, own_reason
-from xpc.compiler.suggest.tables import switch_words, synonyms
+from xpc.compiler.suggest.tables import mapped, words_of
 from xpc.grammar.nearest import another_number
 from xpc.grammar.nearest import letters as letters
 from xpc.grammar.record import record
@@ -151,8 +151,8 @@ def _is_switch(one: KnownName) -> bool:
 
 @cache
 def without_switches(name: tuple[str, ...]) -> frozenset[str]:
-    """The words of a name, except those that only turn something on: `dora` for `enable_dora` and `use_dora`."""
-    return frozenset(name).difference(switch_words()) or frozenset(name)
+    """The words of a name without words that only turn it on: `enable_dora` and `use_dora` are equal."""
+    return frozenset(name).difference(words_of("switches")) or frozenset(name)
 
 
 def _candidates(typed: str, own: tuple[str, ...], exact: bool) -> list[KnownName]:
@@ -278,7 +278,7 @@ def _with_a_known_word(name: str) -> list[str]:
 def _words() -> frozenset[str]:
     """Every word that occurs in a known name, in a synonym of a known name, or in a name without an equivalent."""
     names = (*_by_letters().values(), *families())
-    return frozenset(word for name in names for word in parts(name)) | synonyms().keys()
+    return frozenset(word for name in names for word in parts(name)) | mapped("same").keys()
 
 
 def outcome(name: str) -> str:

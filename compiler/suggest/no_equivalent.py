@@ -14,7 +14,7 @@ from functools import cache
 from xpc.compiler import stacks
 from xpc.compiler.language.advisor import Suggestion
 from xpc.compiler.suggest.likeness import parts, words
-from xpc.compiler.suggest.tables import switch_words
+from xpc.compiler.suggest.tables import words_of
 from xpc.grammar.package_data import read_text
 
 NO_EQUIVALENT = "leave it out: it has no equivalent, because "
@@ -63,7 +63,7 @@ def _with_words(kind: str, name: str) -> str | None:
     return next(
         (
             rows[key]
-            for one in (typed, [word for word in typed if word not in switch_words()])
+            for one in (typed, [word for word in typed if word not in words_of("switches")])
             if (key := tuple(sorted(one))) in rows
         ),
         None,

@@ -14,6 +14,7 @@ from xpc.compiler.language.expand import expand
 from xpc.compiler.suggest.lines.machines import COUNTS, KINDS, NODES
 from xpc.compiler.suggest.lines.nested import members, members_of_yaml
 from xpc.compiler.suggest.meaning import meaning
+from xpc.compiler.suggest.tables import words_of
 from xpc.grammar.diagnostic import Edit
 from xpc.grammar.nearest import letters
 from xpc.grammar.parse import parse
@@ -31,11 +32,7 @@ PAIR = re.compile(r"[ \t]*[A-Za-z][\w.-]*[ \t]*=")
 EMPTY = re.compile(r"[ \t]*(?:#.*)?")
 PIECES = re.compile(r"\"[^\"\n]*\"|#[^\n]*|[{}\n]")
 HEAD = re.compile(r"[A-Za-z][\w.-]*(?:[ \t]+(?:[\w./-]+|\"[^\"\n]*\"))*")
-EVERYTHING = (
-    "training", "trainer", "trainingarguments", "trainingargs", "trainingconfig", "trainerconfig", "trainerargs",
-    "args", "arguments", "config", "configuration", "hyperparameters", "hyperparams", "hparams", "params",
-    "parameters", "settings", "run", "experiment", "general", "common", "sftconfig",
-)  # fmt: skip
+EVERYTHING = words_of("everything")
 """Names of other tools' blocks that contain settings of all kinds, such as `training`. They are in lower case without
 separators.
 """

@@ -101,12 +101,6 @@ def model(name: str) -> Guess:
         # leave out models of the other kind: do not suggest `qwen3-4b-base` for `qwen3-4b-instruct`
         return Guess(tuple([*(without or same), *longer][:MOST]))
     more = [one for one in names if _has_all_parts(known[one], parsed)]
-    # the unknown name may have a version number that the registered name lacks: `deepseek-r1-distill-llama3-8b`
-    if not more:
-        more = [
-            one for one in names
-            if len(parsed.parts) > MOST and known[one].kind == parsed.kind and _lacks_one_number(known[one], parsed)
-        ]  # fmt: skip
     if not more and name[-1:].isdecimal():
         return model(name + "b")  # the size may lack its unit, as in `qwen2.5-3`
     kept = [one for one in more if known[one].kind == parsed.kind] or more
@@ -203,14 +197,6 @@ def _has_all_parts(known: ParsedName, parsed: ParsedName) -> bool:
     return first and not Counter(parsed.parts) - Counter(known.parts)
 
 
-def _lacks_one_number(known: ParsedName, parsed: ParsedName) -> bool:
-    """Whether two names have the same words and sizes, except that the registered name (`known`) lacks one number of
-    the parsed name.
-    """
-    more = [*(Counter(parsed.parts) - Counter(known.parts)).elements()]
-    return len(more) == 1 and more[0].isdecimal() and not Counter(known.parts) - Counter(parsed.parts)
-
-
 def gpu(name: str) -> tuple[Guess, str]:
     """Return a pair: the registered GPUs that a name may stand for, and a help text ("" if there are such GPUs)."""
     from xpc.compiler.registry import provider_names as provider_names
@@ -254,6 +240,18 @@ def either(names: Iterable[str]) -> str:
     """Join names for a message, each in backticks: "`a`, `b` or `c`"."""
     *first, last = (f"`{name}`" for name in names)
     return f"{', '.join(first)} or {last}" if first else last
+
+
+def hardware_help(text: str) -> str:
+    """The help for a value that `hardware` cannot have: `hardware 2 x t4` for `gpu:t4:2`."""
+    cards = re.fullmatch(r"(?:gpu:)?(?:(?P<name>[A-Za-z][\w.-]*)[:=])?(?P<count>\d+)", text)
+    named = registry.find_gpu(cards["name"]) if cards is not None and cards["name"] else None
+    count = "N" if cards is None else cards["count"]
+    if cards is not None and cards["name"] and named is None and (several := gpus_named(cards["name"]).names):
+        return f"write {either([f'hardware {count} x {one}' for one in several])}"
+    form = f"{count} x {'GPU' if named is None else named.name}"
+    which = "" if named is not None else f", {YOUR_GPU}"
+    return f"write `hardware {form}`{which}"
 
 
 def unknown_gpu(node: Ref, label: Label | None) -> Diagnostic:

@@ -14,6 +14,7 @@ from xpc.compiler.language.schema import Setting
 from xpc.compiler.suggest.converted_values import FILES, LENGTH, REPOSITORY, unit_of
 from xpc.compiler.suggest.likeness import words
 from xpc.compiler.suggest.meaning import Meaning
+from xpc.compiler.suggest.tables import words_of
 from xpc.compiler.suggest.typed_form import value_of
 
 MODELS = ("name", "path", "id", "base", "model", "model_name", "name_or_path", "model_id", "base_model", "checkpoint")
@@ -91,14 +92,9 @@ def _named(unknown: UnknownName, nothing: str) -> str:
 
 
 PARTS = re.compile(r"\d+(?:\.\d+)?(?:\s*,\s*\d+(?:\.\d+)?){1,2}")
-DATA_WORDS = frozenset(("data", "dataset", "datasets", "corpus", "mixer", "mixture", "prompts", "rows", "train"))
-MODEL_WORDS = frozenset(
-    ("model", "pretrain", "pretrained", "base", "checkpoint", "llm", "backbone", "policy", "student")
-)
-OTHER_ROLES = frozenset(
-    ("eval", "reward", "critic", "reference", "teacher", "tokenizer", "processor", "hub", "draft", "judge", "adapter",
-     "template", "save", "output", "resume", "log")
-)  # fmt: skip
+DATA_WORDS = words_of("rows")
+MODEL_WORDS = words_of("models")
+OTHER_ROLES = words_of("other_roles")
 """Words in the names of models, data and folders that do not belong in the first line, such as a teacher, evaluation
 data or an output folder.
 """

@@ -25,62 +25,33 @@ def choices() -> dict[str, dict[str, list[str]]]:
 
 
 @cache
-def synonyms() -> dict[str, str]:
-    """Synonyms: words, and for each the word that replaces it when names are compared."""
-    same: dict[str, list[str]] = read_table(__file__, "synonyms.toml")["same"]
-    return {other: word for word, others in same.items() for other in others}
+def words_of(kind: str) -> frozenset[str]:
+    """A list of words.toml, such as `idle`: words that say little about the meaning of a name."""
+    return frozenset(read_table(__file__, "words.toml")[kind])
 
 
 @cache
-def components() -> dict[str, str]:
-    """Words at the start of other tools' names, each with the clause of xpc that corresponds to it. For example,
-    `rollout` in `rollout_max_tokens` corresponds to `method`.
+def mapped(kind: str) -> dict[str, str]:
+    """A table of words.toml, with the key of each word: `same` maps each synonym to the word that replaces it, and
+    `components` maps a word before a name, such as `rollout` in `rollout_max_tokens`, to a clause.
     """
-    found: dict[str, list[str]] = read_table(__file__, "synonyms.toml")["components"]
-    return {word: clause for clause, heads in found.items() for word in heads}
-
-
-@cache
-def idle_words() -> frozenset[str]:
-    """Words that say little about the meaning of a name, such as `use`. They count little when names are compared."""
-    return frozenset(read_table(__file__, "synonyms.toml")["idle"])
-
-
-@cache
-def switch_words() -> frozenset[str]:
-    """Words such as `use` and `enable`, which only say that something is on."""
-    return frozenset(read_table(__file__, "synonyms.toml")["switches"])
+    found: dict[str, list[str]] = read_table(__file__, "words.toml")[kind]
+    return {word: key for key, words in found.items() for word in words}
 
 
 @cache
 def commands() -> dict[str, str]:
     """Commands of other tools, each with a regular expression for the word after it: `trl`, and `sft|dpo|...`."""
-    found: dict[str, str] = read_table(__file__, "synonyms.toml")["commands"]
+    found: dict[str, str] = read_table(__file__, "words.toml")["commands"]
     return found
 
 
-@cache
-def loose_words() -> frozenset[str]:
-    """Words that can be left out of a name that is otherwise known, such as `threshold` in `grad_norm_threshold`."""
-    return frozenset(read_table(__file__, "synonyms.toml")["loose"])
-
-
-@cache
-def contrary_words() -> frozenset[str]:
-    """Words that give a name another meaning, such as `min` and `eval`: `eval_steps` is not `steps`."""
-    return frozenset(read_table(__file__, "synonyms.toml")["contrary"])
-
-
-@cache
-def fillers() -> frozenset[str]:
-    """Words such as `the` and `which`. In a setting's description, they say nothing about the setting."""
-    return frozenset(read_table(__file__, "synonyms.toml")["fillers"])
-
-
-@cache
-def general_words() -> frozenset[str]:
-    """Words such as `name` and `steps` that are too general to stand for a setting alone."""
-    return frozenset(read_table(__file__, "synonyms.toml")["general"])
+def unset() -> dict[str, list[str]]:
+    """Maps a setting that should be left out for some values of other tools to a list: the help, and these values. The
+    value "/" stands for any path.
+    """
+    found: dict[str, list[str]] = read_table(__file__, "words.toml")["unset"]
+    return found
 
 
 def examples() -> dict[str, str]:

@@ -18,7 +18,7 @@ from xpc.compiler.suggest.legal import AUTO, ONE, answer, example
 from xpc.compiler.suggest.likeness import one_mistake, parts
 from xpc.compiler.suggest.meaning import SAME, Meaning, choice, is_known
 from xpc.compiler.suggest.no_equivalent import advice
-from xpc.compiler.suggest.tables import general_words
+from xpc.compiler.suggest.tables import words_of
 from xpc.grammar.record import evolve
 from xpc.grammar.tree import Count, List, String, Value
 
@@ -56,7 +56,7 @@ def by_word_or_value(unknown: UnknownName, clause: str) -> Meaning | None:
     if any(advice(one, value) is not None for one in (name, f"{clause} {name}")):
         return None
     rows = [row for row in schema.children(clause) if row.path not in NEVER_LEGAL and _takes(row, unknown)]
-    found = [row for row in rows if name in parts(row.name) and name not in general_words()]
+    found = [row for row in rows if name in parts(row.name) and name not in words_of("general")]
     if not found and (elsewhere or not (is_known(name) or is_known(f"{clause} {name}"))):
         found = [row for row in rows if value in row.choices]
     return Meaning(found[0].path, likeness=SAME - 0.01, own=True) if len(found) == 1 else None
@@ -138,7 +138,8 @@ def written(row: Setting, unknown: UnknownName) -> str:
 def clause_line(name: str, unknown: UnknownName) -> str:
     """A line with a clause and the user's value: if a user writes `save=5` in `eval`, the line is `save(every=5)`."""
     row, times = schema.BY_PATH.get(name), schema.BY_PATH.get(f"{name}.every")
-    if times is not None and _takes(times, unknown) and (row is None or not _takes(row, unknown)):
+    regular = unknown.clause != "batch"  # `eval = 8` in `batch` does not say how often
+    if times is not None and regular and _takes(times, unknown) and (row is None or not _takes(row, unknown)):
         return f"{name}(every={unknown.typed})"
     return f"{name} {value_of(row, unknown)}" if row is not None and unknown.typed and row.kind is not FLAG else name
 

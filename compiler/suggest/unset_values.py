@@ -8,33 +8,12 @@ from xpc.compiler.language.items import Item
 from xpc.compiler.language.schema import Setting
 from xpc.compiler.suggest.known_names import known_choice
 from xpc.compiler.suggest.lines.choices import setting_span
+from xpc.compiler.suggest.tables import unset
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.tree import Value
 
 NULLS = ("none", "null", "nil", "~")
 """Words that people write for "no value", in lower case."""
-ALL = ("all", "none", "unlimited", "inf")
-UNSET = {
-    "save.resume": (
-        ("/",),
-        "leave `resume` out: a run resumes from the newest checkpoint in its own folder; to start from other "
-        "weights, write their folder as the model in the first line",
-    ),
-    "eval.every": (("steps",), "leave it out: `eval(every=100)` counts steps, and `eval(every=epoch)` epochs"),
-    "save.keep": (ALL, "leave `keep` out: every checkpoint is kept"),
-    "save.every": (
-        ("end", "last", "final", "best"),
-        "write `every = never`: the final model is always saved; `extra trl(load_best_model_at_end=true)` keeps the "
-        "best one",
-    ),
-    "model.chat_template": (
-        ("tokenizer_default", "tokenizer", "none", "model"),
-        "leave `chat_template` out: rows are rendered by the tokenizer's own template",
-    ),
-}
-"""For some values of other tools, xpc's setting should be left out. This table maps such a setting to a pair: these
-values, and the advice. The value "/" stands for any path.
-"""
 ALREADY = {
     ("save.resume", "auto"): "leave `resume` out: a run resumes from its newest checkpoint; `resume=never` starts anew",
 }
@@ -66,7 +45,7 @@ def unset_advice(row: Setting, typed: str) -> str:
     """The help for `auto`, or for a word such as `all` that leaves a setting unset in other tools. "" for any other
     value.
     """
-    words, advice = UNSET.get(row.path, ((), ""))
+    advice, *words = unset().get(row.path, [""])
     if typed in words or ("/" in words and "/" in typed) or (advice and typed in ("auto", "default")):
         return advice
     return "" if typed not in ("auto", "default") or row.choices else leave_out(row)

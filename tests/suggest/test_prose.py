@@ -62,7 +62,6 @@ def test_a_line_that_is_not_understood_gets_no_edit(typed):
         ('config = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4")', "qlora"),
         ("model, tokenizer = F.from_pretrained(\n    max_seq_length = 2048,\n)", "seq=2048"),
         ('tokenizer = get_chat_template(tokenizer, chat_template="llama-3.1")', "chat_template=llama3.1"),
-        ('parser.add_argument("--warmup", type=int, default=100)', "warmup=100"),
         ("optim = torch.optim.SGD(params, lr=0.1)", "optimizer=sgd\nlr=0.1"),
         ("o = Lion(model.parameters(), lr=1e-4, betas=(0.9, 0.99))", "optimizer=lion\nlr=1e-4\nbetas=[0.9, 0.99]"),
         ("s = get_linear_schedule_with_warmup(o, num_warmup_steps=9)", "schedule=linear\nwarmup=9"),

@@ -115,7 +115,8 @@ def implied_setting(clause: str, typed: str) -> str:
     """
     if clause in ("lora", "qlora") and typed.lower().replace("-", "") in BITS:
         return f"bits = {typed[0]}"
-    count = typed.removesuffix("%") if NUMBERED.get(clause) == "every" else typed
+    # `eval 5%` may also mean rows that are held out
+    count = typed.removesuffix("%") if clause in ("save", "track") else typed
     switch = clause in ("lora", "qlora") and typed == "1"  # 1 means true rather than a rank
     if clause in NUMBERED and count.isdecimal() and int(count) and not switch:
         return f"{NUMBERED[clause]} = {typed}"

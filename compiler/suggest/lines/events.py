@@ -9,22 +9,16 @@ from collections.abc import Sequence
 
 from xpc.compiler.language import schema
 from xpc.compiler.suggest.converted_values import COUNTED, REPOSITORY
+from xpc.compiler.suggest.tables import mapped, words_of
 from xpc.grammar.record import mutable
 
-BETWEEN = (
-    "a", "the", "model", "it", "checkpoint", "checkpoints", "weights", "metrics", "loss", "once", "and", "results",
-    "to", "with",
-)  # fmt: skip
+BETWEEN = words_of("between")
 """Words between a clause and `every`: `save a checkpoint every 500 steps`."""
 TRACKERS = tuple(one for one in schema.BY_PATH["track"].choices if one != "none")
 FALLS = ("decay", "decaying", "down", "annealing")
 """Words before the rate at the end of a schedule: `decay to 10%`."""
 OF_ROWS = ("of", "the", "rows", "row", "samples", "examples", "data", "dataset", "training", "set", "for")
-REGULAR = {
-    "eval": "eval", "evaluate": "eval", "evaluation": "eval", "evaluating": "eval", "validate": "eval",
-    "validation": "eval", "save": "save", "saving": "save", "checkpoint": "save", "checkpoints": "save",
-    "log": "track", "logging": "track", "track": "track",
-}  # fmt: skip
+REGULAR = mapped("regular")
 """Maps words for regular events to their clauses: `log every 10 steps` sets `track`."""
 
 
@@ -110,28 +104,6 @@ def _until(reader: Reader) -> str:
     return f"eval(patience={value})"
 
 
-def _everywhere(reader: Reader) -> str:
-    """Read which modules get adapters: `lora on all linear layers`."""
-    before = int(reader.word() in ("on", "to", "in", "for"))
-    every, *kind = (reader.word(before + at).lower() for at in range(3))
-    if reader.clause not in ("lora", "qlora") or every not in ("all", "every") or kind[0] != "linear":
-        return ""
-    reader.at += before + 2 + (kind[1] in ("layers", "layer", "modules", "module"))
-    return f"{reader.clause}(targets=all-linear)"
-
-
-def _best(reader: Reader) -> str:
-    """Read `keep the best checkpoint`. Returns the argument that loads the best model at the end; "" otherwise."""
-    words = [one.lower() for one in reader.words[reader.at : reader.at + 5] if one.lower() not in ("the", "only")]
-    best = words[1:3] in (["best", "checkpoint"], ["best", "model"])
-    if words[:1] not in (["keep"], ["save"], ["keeping"], ["saving"]) or not best:
-        return ""
-    while reader.word().lower() not in ("checkpoint", "model"):
-        reader.at += 1
-    reader.at += 1
-    return f"extra{'(trl, ' if reader.header else ' trl('}load_best_model_at_end=true)"
-
-
 def _counted(word: str) -> str:
     """Write a number word in digits: `2` for `two`."""
     return str(COUNTED.get(word.lower(), word))
@@ -166,5 +138,5 @@ def _to_the_hub(reader: Reader) -> str:
     return "hub" if named == "hub" else f"hub(name={named})"
 
 
-EVENTS = (_best, _regularly, _held_out, _until, _everywhere, _falls_to, _to_the_hub)
+EVENTS = (_regularly, _held_out, _until, _falls_to, _to_the_hub)
 """The events, in the order in which they are tried."""

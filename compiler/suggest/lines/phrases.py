@@ -14,6 +14,7 @@ from xpc.compiler.suggest.meaning import is_known, meaning
 from xpc.compiler.suggest.no_equivalent import advice
 from xpc.compiler.suggest.pasted_blocks import joined
 from xpc.compiler.suggest.pasted_values import as_value
+from xpc.compiler.suggest.tables import words_of
 from xpc.grammar.record import record
 
 TOKENS = re.compile(
@@ -27,32 +28,9 @@ TUPLE = re.compile(r"\(([\d.eE, -]+)\)")
 BITS = re.compile(r"\b([48])[ -]bits?\b")
 LATER_WORD = re.compile(r"\w[\w./-]*")
 VALUE = re.compile(r"\"[^\"]*\"|'[^']*'|\[[^\]]*\]|[\w.][\w.%+/-]*")
-EQUALS = (
-    "should",
-    "be",
-    "will",
-    "=",
-    ":",
-    ":=",
-    "==",
-    "=>",
-    "->",
-    "<-",
-    "of",
-    "is",
-    "to",
-    "at",
-    "equals",
-    "as",
-    "are",
-    "over",
-    "for",
-)
+EQUALS = words_of("equals")
 """Signs and words between a name and its value."""
-EMPTY = (
-    ",", ";", "&", "+", "and", "a", "an", "the", "with", "using", "plus", "also", "use", "set", "by", "at", "my", "of",
-    "in", "enabled", "enable", "activated", "please", "then", "via", "new", "training", "number", "total", ":", "as",
-)  # fmt: skip
+EMPTY = words_of("empty")
 """Signs and words between two settings."""
 LONGEST_NAME = 5
 """A name has at most this many words."""

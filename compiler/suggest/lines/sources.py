@@ -21,6 +21,7 @@ from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT
 from xpc.compiler.suggest.pasted import of_members
 from xpc.compiler.suggest.pasted_values import as_value
 from xpc.compiler.suggest.sentence import method_of
+from xpc.compiler.suggest.tables import mapped, words_of
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.nearest import letters
 from xpc.grammar.parse import parse
@@ -42,21 +43,10 @@ REF = r"\"[^\"]+\"|'[^']+'|[\w.-]+/[\w.-]+|[\w.-]+\.jsonl?|[A-Za-z][\w-]*"
 ALONE = re.compile(rf"[ \t]*-[ \t]+(?P<ref>{REF})[ \t]*(?:#.*)?")
 COLUMN = re.compile(r"[A-Za-z_][\w-]*")
 SHARE = re.compile(r"\d+(?:\.\d+)?%?|\.\d+")
-NAMES = (
-    "data", "dataset", "datasets", "sources", "traindata", "traindataset", "traindatasets", "datasetmixer",
-    "datasetmixture", "mixture", "trainingdata", "datalist",
-)  # fmt: skip
-EVALUATED = (
-    "evaldata", "evaldataset", "evaldatasets", "testdatasets", "testdataset", "valdatasets", "validationdatasets",
-    "validationdata", "valdata", "testdata",
-)  # fmt: skip
-ROLES = {
-    "ref": "path dataset datasetname datasetpath datasetid repo repoid hfpath source id file datafiles url",
-    "config": "subset config configname datasetconfig subsetname",
-    "split": "split datasetsplit trainsplit",
-    "share": "fraction frac",
-}
-"""Maps parts of a source to further keys of other tools, in small letters without separators."""
+NAMES = words_of("data_lists")
+EVALUATED = words_of("eval_lists")
+ROLES = mapped("source_keys")
+"""Maps keys of other tools to the parts of a source; `SOURCE_WORDS` has further ones."""
 MOST_LISTS = 10
 MOST = 20
 """At most this many sources are rewritten."""
@@ -99,7 +89,7 @@ def _advised(source: Source, span: Span, match: re.Match[str]) -> tuple[str, str
         return "the rows for evaluation are a setting of `eval`", f"write `{form}`", edits
     if flow or ":" not in match["items"].partition("\n")[0]:
         return None
-    parts = _parts(match["items"])
+    parts = re.split(r"\n(?=[ \t]*-[ \t])", match["items"])
     named = [re.findall(r"(?:name|type|func|function)\"?:[ \t]*([\w.:\"-]+)", one) for one in parts]
     weights = [re.findall(r"weight\"?:[ \t]*([\d.]+)", one) for one in parts]
     if letters(name) in ("rewards", "rewardfuncs", "rewardfunctions") and all(len(one) == 1 for one in named):
@@ -119,11 +109,6 @@ def _advised(source: Source, span: Span, match: re.Match[str]) -> tuple[str, str
     return message, head.help if head.form is None and NO_EQUIVALENT in head.help else help, ()
 
 
-def _parts(items: str) -> list[str]:
-    """The items of a list of YAML, each with its lines."""
-    return re.split(r"\n(?=[ \t]*-[ \t])", items)
-
-
 def _items(text: str) -> list[dict[str, str]]:
     """The mappings of a list, with the roles of their keys. A key without a role is its own role. Empty if a line is
     not understood.
@@ -140,8 +125,7 @@ def _items(text: str) -> list[dict[str, str]]:
         if match["dash"] is not None:
             out.append({})
         typed = letters(match["name"])
-        role = next((role for role, names in ROLES.items() if typed in names.split()), None)
-        role = role or SOURCE_WORDS.get(typed, match["name"])
+        role = ROLES.get(typed) or SOURCE_WORDS.get(typed, match["name"])
         out[-1][role] = match["value"]
     for one in out:  # `name` is the dataset, or its configuration next to `path`
         if "name" in one:
@@ -177,7 +161,7 @@ def _written(source: Source, span: Span, items: Sequence[Mapping[str, str]]) -> 
     weights = [one["share"].rstrip("%") for one in items if SHARE.fullmatch(one.get("share", ""))]
     shares = sum(map(float, weights)) if len(weights) == len(items) else 0.0
     formats = [choice(BY_PATH["data.format"], one.get("format", "").strip("\"'")) or "" for one in items]
-    unknown = [key for one in items for key in one if key not in (*ROLES, *SOURCE_WORDS)]
+    unknown = [key for one in items for key in one if key not in (*ROLES.values(), *SOURCE_WORDS.values())]
     unknown += [one["format"] for one, known in zip(items, formats, strict=True) if "format" in one and not known]
     unclear = bool(unknown) or (any("share" in one for one in items) and not shares)
     refs = [_reference(one) for one in items]

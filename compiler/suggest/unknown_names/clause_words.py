@@ -13,7 +13,7 @@ from xpc.compiler.language.schema import Setting
 from xpc.compiler.suggest.components import head_word
 from xpc.compiler.suggest.known_names import NEVER_LEGAL, known
 from xpc.compiler.suggest.likeness import parts, weight, words
-from xpc.compiler.suggest.tables import contrary_words, fillers, loose_words
+from xpc.compiler.suggest.tables import words_of
 from xpc.compiler.suggest.typed_form import intended_value
 from xpc.grammar.record import record
 from xpc.grammar.tree import Number
@@ -44,9 +44,9 @@ def described(unknown: UnknownName, clause: str) -> Described | None:
     """The setting of a clause that an unknown name describes. None if no setting has the words of the name, if several
     settings fit equally well, or if the setting cannot have the user's value.
     """
-    block = {*words(clause), *words(head_word(unknown, clause))}
-    typed = [word for word in words(unknown.name[:80]) if weight(word) == 1.0 and word not in block | fillers()]
-    typed = [word for word in typed if word not in loose_words()] or typed
+    excluded = {*words(clause), *words(head_word(unknown, clause)), *words_of("fillers")}
+    typed = [word for word in words(unknown.name[:80]) if weight(word) == 1.0 and word not in excluded]
+    typed = [word for word in typed if word not in words_of("loose")] or typed
     rows = [row for row in _rows(unknown, clause) if _takes(row, unknown)]
     if not typed or len(typed) > MOST:
         return None
@@ -69,7 +69,7 @@ def _score(row: Setting, typed: list[str], rows: list[Setting]) -> float:
     found = [word for word in typed if _has(_names(row.path) | _description(row.path), word)]
     if len(found) < len(typed):
         last = typed[-1]
-        if not contrary_words().isdisjoint(set(typed) - set(found)):
+        if not words_of("contrary").isdisjoint(set(typed) - set(found)):
             return 0.0
         if 2 * len(found) < len(typed) or not _has(_names(row.path), last):
             return 0.0
@@ -130,5 +130,5 @@ def _names(path: str) -> frozenset[str]:
 @cache
 def _description(path: str) -> frozenset[str]:
     """The words of a setting's description, without words such as `the` that say nothing about the setting."""
-    text = " ".join(one for one in parts(schema.BY_PATH[path].doc) if one not in fillers())
+    text = " ".join(one for one in parts(schema.BY_PATH[path].doc) if one not in words_of("fillers"))
     return frozenset(word for word in words(text) if weight(word) == 1.0)

@@ -11,14 +11,8 @@ from xpc.compiler.language.advisor import UnknownName
 from xpc.compiler.suggest.converted_values import FILES, REPOSITORY
 from xpc.grammar.tree import Count, Number
 
-PARTS = {
-    "completion": ("prompt", "completion"), "chosen": ("prompt", "chosen", "rejected"),
-    "rejected": ("prompt", "chosen", "rejected"), "messages": ("messages",), "conversations": ("conversations",),
-    "text": ("text",), "label": ("prompt", "completion", "label"),
-}  # fmt: skip
-"""Maps a key that other tools use for one column, such as `chosen`, to the columns of such a row, in the order of xpc's
-setting `columns`.
-"""
+PARTS = ["prompt completion", "prompt chosen rejected", "messages", "conversations", "text", "prompt completion label"]
+"""The columns of a row, in the order of xpc's setting `columns`. Other tools have a key for each column: `chosen`."""
 SOURCES = ("path", "paths", "file", "files", "data_files", "dataset", "datasets", "source", "sources")
 """Keys of other tools whose value is a data source."""
 
@@ -29,9 +23,10 @@ TAKE_HELP = "the number of rows to use from this source, or a share of its rows"
 def data_advice(unknown: UnknownName) -> str | None:
     """The help for an unknown name in a `data` block: what to write instead. None if the name is not about data."""
     name = unknown.name
-    if name in PARTS:
+    columns = next((one.split() for one in PARTS if name != "prompt" and name in one.split()), None)
+    if columns is not None:
         named = _block_columns(unknown)
-        order = ", ".join(named.get(one, one.upper()) for one in PARTS[name])
+        order = ", ".join(named.get(one, one.upper()) for one in columns)
         return f"write `columns = [{order}]`: the names of the rows' columns, in this order"
     if name in SOURCES:
         source = (unknown.typed or "").strip("[] ").partition(",")[0].strip() or '"rows.jsonl"'

@@ -9,7 +9,7 @@ from xpc.compiler.suggest.components import after_component
 from xpc.compiler.suggest.known_names import NEVER_LEGAL, known
 from xpc.compiler.suggest.likeness import one_mistake, parts, typo_of, weight, words
 from xpc.compiler.suggest.meaning import SAME, Meaning, meaning, name_of_four, shares_word
-from xpc.compiler.suggest.tables import components
+from xpc.compiler.suggest.tables import mapped
 from xpc.compiler.suggest.unknown_names.case import is_in
 from xpc.grammar.record import evolve
 
@@ -71,7 +71,7 @@ def _twin_in_the_clause(name: str, clause: str, guess: Meaning | None) -> Meanin
         return guess
     home, _, last = guess.path.rpartition(".")
     own = f"{clause}.{last}"
-    homes = {components().get(one, clause) for one in parts(name)} - {clause, clause.partition(".")[0]}
+    homes = {mapped("components").get(one, clause) for one in parts(name)} - {clause, clause.partition(".")[0]}
     other = bool(homes) or not {*words(home.rpartition(".")[2])}.isdisjoint(words(name)[:1])
     other = other or (last == "name" and last not in parts(name))  # `hf_repo` in `track` is `hub(name=...)`
     of_training = clause == "eval" and not {"train", "training"}.isdisjoint(parts(name))

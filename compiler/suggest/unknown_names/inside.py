@@ -18,7 +18,7 @@ from xpc.compiler.suggest.meaning import SAME, Meaning, choice, meaning
 from xpc.compiler.suggest.no_equivalent import advice, without_equivalent
 from xpc.compiler.suggest.registry_names import either
 from xpc.compiler.suggest.sentence import named_outside
-from xpc.compiler.suggest.tables import general_words
+from xpc.compiler.suggest.tables import words_of
 from xpc.compiler.suggest.typed_form import by_word_or_value, clause_line, intended_value, written
 from xpc.compiler.suggest.unknown_names.case import Case, first_answer, is_in, settings_of
 from xpc.compiler.suggest.unknown_names.clause_words import described
@@ -254,12 +254,12 @@ def _too_general(case: Inside) -> Suggestion | None:
     """Handle a name that could mean anything: `type` in `save`. Its value may show the setting: `stop =
     first_exhausted` in `data` is `exhausted`.
     """
-    if case.name in general_words() and case.name not in schema.CLAUSES and isinstance(case.node, Ref):
+    if case.name in words_of("general") and case.name not in schema.CLAUSES and isinstance(case.node, Ref):
         value = case.node.name
         rows = [row for row in schema.children(case.clause) if row.choices and known_choice(row, value) is not None]
         if len(rows) == 1 and len(parts(value)) > 1:
             return of_guess(case.unknown, Meaning(rows[0].path, own=True))
-    general = case.name in general_words() and case.name not in schema.CLAUSES
+    general = case.name in words_of("general") and case.name not in schema.CLAUSES
     own = general and meaning(case.name, case.clause, exact=True) is not None
     return case.says(settings_of(case.clause)) if general and not own else None
 
@@ -304,7 +304,10 @@ def _clause_in_a_clause(case: Inside) -> Suggestion | None:
         return None
     if case.name == "data" and case.node is not None:
         return case.says(f"write `train MODEL on {case.typed}`: {NAMED_THERE}", code="XP102")
-    line = clause_line(case.name, case.unknown)
+    row, line = schema.BY_PATH.get(case.name), clause_line(case.name, case.unknown)
+    chosen = row is not None and case.node is not None and bool(row.choices) and "(every=" not in line
+    if row is not None and chosen and intended_value(row, case.unknown) is None:
+        return evolve(wrong_value(row, case.unknown, case.message), code="XP102")  # `method = rslora` in `lora`
     return case.says(f"write `{line}` on a line of its own, outside of `{case.clause}`", code="XP102")
 
 

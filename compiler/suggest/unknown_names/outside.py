@@ -6,10 +6,10 @@ import re
 
 from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import Suggestion, UnknownName
-from xpc.compiler.language.kinds import BLOCK, FLAG
+from xpc.compiler.language.kinds import BLOCK
 from xpc.compiler.language.schema import Setting
 from xpc.compiler.suggest.components import misspelt_clause
-from xpc.compiler.suggest.converted_values import NO
+from xpc.compiler.suggest.converted_values import NO, YES
 from xpc.compiler.suggest.first_line import sentence_with_verb
 from xpc.compiler.suggest.known_names import NEVER_LEGAL
 from xpc.compiler.suggest.likeness import typo_of
@@ -24,7 +24,6 @@ from xpc.compiler.suggest.unknown_names.search import search
 from xpc.compiler.suggest.unknown_names.setting import of_source, wrong_value
 from xpc.compiler.suggest.unset_values import ALREADY
 from xpc.grammar.record import evolve
-from xpc.grammar.tree import Number
 
 HEADER = "it is the first line of a spec: `train MODEL on DATA for 3 epochs`"
 
@@ -136,7 +135,7 @@ def _refused_value(case: Case, row: Setting, message: str) -> Suggestion | None:
     """The suggestion for a value that the setting cannot have (`rank = many`), or for a value that need not be written,
     because xpc always does this (`resume = auto`).
     """
-    if case.node is None or row.kind in (FLAG, BLOCK):
+    if case.node is None or row.kind is BLOCK:
         return None
     if row.kind.name in ("name", "text") and case.typed == "false":  # no partition is called "false"
         return Suggestion("XP102", message, help=f"leave `{case.name}` out: it is off")
@@ -160,5 +159,6 @@ def _choice_with_a_value(case: Case) -> Suggestion | None:
             return Suggestion("XP104", message, help=help, edit="fp32", replaces_value=True)
         return Suggestion("XP104", message, help=f"leave `{name}` out: `{path}` names the only choice that is used")
     help = f"write `{name}` alone, or `{path.rpartition('.')[2]} = {name}`"
-    edit = None if isinstance(case.node, Number) and case.node.value != 1 else name
+    # `wandb = myproj` would lose the project, and `zero3 = cpu` the offload
+    edit = name if case.typed.strip('"').lower() in (*YES, "auto", "") else None
     return Suggestion("XP104", message, help=help, edit=edit, replaces_value=True)

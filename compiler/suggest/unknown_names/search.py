@@ -19,12 +19,12 @@ from xpc.compiler.suggest.likeness import parts, words
 from xpc.compiler.suggest.meaning import Meaning, is_known, meaning, nearest_other_name
 from xpc.compiler.suggest.no_equivalent import advice, excluded, own_reason, without_equivalent
 from xpc.compiler.suggest.registry_names import either
-from xpc.compiler.suggest.sentence import named_by_value, output_folder
-from xpc.compiler.suggest.tables import general_words, loose_words, switch_words
+from xpc.compiler.suggest.sentence import output_folder
+from xpc.compiler.suggest.tables import words_of
 from xpc.compiler.suggest.typed_form import near_settings, typed
 from xpc.compiler.suggest.unknown_names.case import REFERENCE, Case, denied, first_answer, is_in, settings_of
 from xpc.compiler.suggest.unknown_names.guess import NEAR, TYPO, best_guess
-from xpc.compiler.suggest.unknown_names.setting import NAMED_THERE, of_guess
+from xpc.compiler.suggest.unknown_names.setting import first_line, of_guess
 from xpc.grammar.record import evolve
 
 NOUNS = ("model.attn", "optimizer", "schedule", "strategy", "precision", "track", "model.dtype", "method")
@@ -189,25 +189,22 @@ def _last_part(case: Case) -> Suggestion | None:
 def _similar_last_word(unknown: UnknownName) -> UnknownName | None:
     """The last part of a path, if it is similar to a setting: `model.enable_checkpointing`. Otherwise None."""
     last = evolve(unknown, name=unknown.name.rpartition(".")[2])
-    return last if last.name not in general_words() and search(last).help != REFERENCE else None
+    return last if last.name not in words_of("general") and search(last).help != REFERENCE else None
 
 
 def _model_or_data(case: Case) -> Suggestion | None:
     """Handle a name whose value is a model or a dataset, which belong in the first line:
     `policy_checkpoint = "me/model"`. Also handle a name whose value is the folder of outputs: `checkpoint "out/x"`.
     """
-    folder = output_folder(case.unknown)
-    if folder is not None:
-        return case.says(f"write `{folder}`")
-    form = None if case.exact else named_by_value(case.unknown)
-    return None if form is None else case.says(f"write `{form}`: {NAMED_THERE}")
+    folder = output_folder(case.unknown) is not None
+    return first_line(case) if folder or not case.exact else None
 
 
 def _without_general_guess(case: Case) -> Case:
     """Drop the guessed setting for an unknown path that ends in a general word such as `name`: xpc does not suggest
     `rollouts` for `rollout.name`.
     """
-    general = _is_unclear_path(case) and case.name.rpartition(".")[2] in general_words()
+    general = _is_unclear_path(case) and case.name.rpartition(".")[2] in words_of("general")
     return evolve(case, guess=None) if general else case
 
 
@@ -245,7 +242,7 @@ def _choice_with_noun(case: Case) -> Suggestion | None:
     """Handle a switch whose name joins a choice and the name of its setting: `use_lion_optimizer = true` is
     `optimizer lion`.
     """
-    written = [word for word in parts(case.name[:80]) if word not in switch_words()]
+    written = [word for word in parts(case.name[:80]) if word not in words_of("switches")]
     is_on = case.typed.strip('"').lower() in ("", *YES)
     if case.clause or len(written) < 2 or not is_on or meaning(case.name, exact=True) is not None:
         return None
@@ -285,8 +282,8 @@ def _without_loose_word(case: Case) -> Suggestion | None:
     for at, word in enumerate(written):
         rest = "_".join(written[:at] + written[at + 1 :])
         if (
-            word in loose_words()
-            and rest not in general_words()
+            word in words_of("loose")
+            and rest not in words_of("general")
             and (len(written) > 2 or rest in schema.outer_names())
             and (is_known(rest) or meaning(rest, case.unknown.clause, True))
         ):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from functools import cached_property
 
-from xpc.compiler import registry
 from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import Suggestion, UnknownName
 from xpc.compiler.language.convert import convert
@@ -16,12 +15,12 @@ from xpc.compiler.language.values import InvalidValue
 from xpc.compiler.suggest.converted_values import expected, methods_with, plain
 from xpc.compiler.suggest.legal import AUTO, answer, example
 from xpc.compiler.suggest.likeness import parts, words
-from xpc.compiler.suggest.meaning import SAME, Meaning, meaning
+from xpc.compiler.suggest.meaning import Meaning, meaning
 from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, own_reason
-from xpc.compiler.suggest.registry_names import YOUR_GPU, either, gpus_named
+from xpc.compiler.suggest.registry_names import YOUR_GPU, hardware_help
 from xpc.compiler.suggest.sentence import method_of, named_by_value, output_folder, sentence
 from xpc.compiler.suggest.typed_form import both_betas, clause_line, decided_value, typed
-from xpc.compiler.suggest.unknown_names.case import Case, first_answer, is_in
+from xpc.compiler.suggest.unknown_names.case import Case, first_answer, is_in, settings_of
 from xpc.compiler.suggest.unset_values import ALREADY, leave_out, unset_advice
 from xpc.grammar.record import evolve, record
 from xpc.grammar.tree import List, Number, Ref, String
@@ -56,6 +55,7 @@ def _of_setting(case: Guessed) -> Suggestion:
         _number_of_gpus,
         _flag_with_a_flag,
         _other_beta,
+        _share_for_evaluation,
         _done_anyway,
         _kind_of_rows,
         _scaling_without_its_factor,
@@ -120,6 +120,8 @@ def _no_setting(case: Case, guess: Meaning, row: Setting | None) -> Suggestion:
     if guess.path not in schema.CLAUSES or guess.path == "train":
         return case.suggests(form)
     form = clause_line(guess.path, case.unknown) if case.clause and case.name == guess.path else guess.path
+    if form == case.name and case.node is not None:
+        return case.says(settings_of(form))  # `eval = 8` in `batch`: the clause has no such value
     return case.suggests(form, guess.path, replaces_value=False)
 
 
@@ -246,6 +248,14 @@ def _other_beta(case: Guessed) -> Suggestion | None:
     return None if both is None else case.says(help, "did you mean `betas`?")
 
 
+def _share_for_evaluation(case: Guessed) -> Suggestion | None:
+    """Handle a share for evaluation, which may be a share of the rows or of the run: `validation = 5%`."""
+    if case.row.path != "eval.every" or words(case.name) != ("eval",) or not {"%", "."} & set(case.typed):
+        return None
+    share = case.value or example(case.row)
+    return case.says(f"write `holdout={share}` for a share of the rows, or `eval(every={share})` for how often")
+
+
 def _done_anyway(case: Guessed) -> Suggestion | None:
     """Handle a value that need not be written, because xpc always behaves so: `resume_from_checkpoint = auto`."""
     advised = None if case.node is None else ALREADY.get((case.row.path, case.value or ""))
@@ -273,10 +283,10 @@ def _impossible_value(case: Guessed) -> Suggestion | None:
     """Handle a value that the setting cannot have: `learning_rate = fast`. It may name the model or the data."""
     if case.value is not None or case.node is None or case.row.kind is BLOCK:
         return None
-    return _first_line(case) or wrong_value(case.row, case.unknown, case.message)
+    return first_line(case) or wrong_value(case.row, case.unknown, case.message)
 
 
-def _first_line(case: Case) -> Suggestion | None:
+def first_line(case: Case) -> Suggestion | None:
     """Handle a name whose value is a model or a dataset, which belong in the first line: `base = "me/model"`."""
     folder = output_folder(case.unknown)
     if folder is not None:
@@ -294,7 +304,7 @@ def _no_column(case: Guessed) -> Suggestion | None:
         form = f"columns = {value}" if case.clause == "data" else typed(case.row, value)
         if not isinstance(case.node, List):
             return case.says(f"write `{form}` with the names of your columns, in the order of the row's parts")
-    return _first_line(case) if "/" in case.text and case.row.kind.name == "name" else None
+    return first_line(case) if "/" in case.text and case.row.kind.name == "name" else None
 
 
 def _adapter_as_a_value(case: Guessed) -> Suggestion | None:
@@ -360,7 +370,7 @@ def _with_its_value(case: Guessed) -> Suggestion:
     alone = value if value == guess.value and row.bare and value in row.choices else None
     form = alone or typed(row, value)
     nested = bool(case.clause) and row.path.startswith(f"{case.clause}.")
-    invented = case.node is None and row.kind is not FLAG and not guess.value and guess.likeness < SAME
+    invented = case.node is None and row.kind is not FLAG and not guess.value and value not in parts(case.name)
     return case.suggests(form, None if invented else form, nested)
 
 
@@ -371,7 +381,7 @@ def wrong_value(row: Setting, unknown: UnknownName, message: str) -> Suggestion:
     assert unknown.node is not None
     text = plain(unknown.node, unknown.typed)
     if row.path == "hardware":
-        return Suggestion("XP101", message, help=_hardware_help(text))
+        return Suggestion("XP101", message, help=hardware_help(text))
     unset = unset_advice(row, text) or (leave_out(row) if text == "auto" and row.path not in AUTO else "")
     if unset:
         return Suggestion("XP101", message, f"did you mean `{row.name}`?", unset)
@@ -386,15 +396,3 @@ def wrong_value(row: Setting, unknown: UnknownName, message: str) -> Suggestion:
     intended = row.path if row.name == unknown.name else row.name
     help = f"`{row.path}` decides it: {what}{such}"
     return Suggestion("XP101", message, f"did you mean `{intended}`?", help, refusing=row.path)
-
-
-def _hardware_help(text: str) -> str:
-    """The help for a value that `hardware` cannot have: `hardware 2 x t4` for `gpu:t4:2`."""
-    cards = re.fullmatch(r"(?:gpu:)?(?:(?P<name>[A-Za-z][\w.-]*)[:=])?(?P<count>\d+)", text)
-    named = registry.find_gpu(cards["name"]) if cards is not None and cards["name"] else None
-    count = "N" if cards is None else cards["count"]
-    if cards is not None and cards["name"] and named is None and (several := gpus_named(cards["name"]).names):
-        return f"write {either([f'hardware {count} x {one}' for one in several])}"
-    form = f"{count} x {'GPU' if named is None else named.name}"
-    which = "" if named is not None else f", {YOUR_GPU}"
-    return f"write `hardware {form}`{which}"
