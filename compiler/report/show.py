@@ -110,14 +110,21 @@ def overview(found: Sequence[Entry]) -> list[tuple[str, str, list[str]]]:
     groups = list(dict.fromkeys(row.group for one in found for row in one.rows))
     listed = dict.fromkeys((row.group, row.name) for one in found for row in one.rows)
     names = sorted(listed, key=lambda one: groups.index(one[0]))
-    tables = [{(row.group, row.name): row.actual or row.planned for row in one.rows} for one in found]
+    tables = [{(row.group, row.name): _overlaid(row) for row in one.rows} for one in found]
     out = []
     for group, name in names:
         texts = [each.get((group, name), "") for each in tables]
         plain = group not in ("Settings", "Arguments", "Versions")
-        if plain or (len(set(texts)) > 1 and (group != "Arguments" or all(texts))):
+        if plain or (len(set(texts)) > 1 and (group == "Settings" or all(texts))):
             out.append((group, name, texts))
     return out
+
+
+def _overlaid(row: Row) -> str:
+    """The text of a row in the table of several runs. A measured value that is only planned so far is marked."""
+    if row.actual or row.group in ("Settings", "Arguments"):
+        return row.actual or row.planned
+    return f"planned: {row.planned}" if row.group != "Versions" and row.planned not in ("", "unknown") else ""
 
 
 def _overview(found: Sequence[Entry]) -> list[str]:

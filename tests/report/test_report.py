@@ -174,9 +174,11 @@ def test_a_run_before_its_first_log_event(location: Path) -> None:
 
 
 def test_restarts_are_rows_and_marks(location: Path) -> None:
+    run(location, starts=(0, 4, 6))
+    assert "| Machine: start 3 | " in report(parse(["out/x", "x.bundle", "--format", "markdown"]))[0]
     run(location, starts=(0, 4))
     found = rows("out/x", "--html", "r.html")
-    assert found["started again"]["ran"] == "2026-11-26T21:00:00Z, from step 4"
+    assert found["start 2"]["ran"] == "2026-11-26T21:00:00Z, from step 4"
     assert found[""]["restarts"] == [4.0]
     assert found[""]["measured"]["seconds"] == {"load": 20.0, "train": 32.0, "save": 4.0}
     assert (location / "r.html").read_text().count('class="restart"') == 3
@@ -267,7 +269,10 @@ def test_a_sweep_is_its_members(location: Path) -> None:
     assert len(found["runs"]) == 2
     names = [one["name"] for one in found["runs"][1]["diff"]["groups"][0]["settings"]]
     assert "optimizer.lr" in names
-    assert report(parse(["s.bundle"]))[0].count("has not run yet") == 4
+    overlaid = report(parse(["s.bundle"]))[0]
+    assert overlaid.count("has not run yet") == 4
+    assert len(re.findall(r"Outcome: steps +planned: 10 +planned: 10\n", overlaid)) == 1
+    assert "Versions:" not in overlaid
 
 
 @pytest.mark.slow
