@@ -88,7 +88,8 @@ class _Pass:
         for kind in (*found, *unread(row, self.shape, self.names), *damage(values), *marks, *_next_to(values, row)):
             self.kinds.add(kind, number)
         self.counts.add(row, values)
-        self._compare(row, same, number)
+        if self.shape != "text" or str(values[0] or "").strip():  # an empty text is reported as one, not as repeated
+            self._compare(row, same, number)
         self._count_labels_and_words(values)
 
     def _values(self, row: Row) -> list[object]:

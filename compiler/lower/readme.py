@@ -203,7 +203,8 @@ def _not_included(spec: Spec) -> list[str]:
     if not names:
         return []
     shown = f"{', '.join(map(cell, names))} {'are' if len(names) > 1 else 'is'} not in this bundle"
-    return ["", f"{shown}. On another machine, put a copy next to it, or into the folder in `XPC_DATA_ROOT`."]
+    where = "the folder in `XPC_DATA_ROOT`, or the folder that contains this bundle"
+    return ["", f"{shown}. On another machine, each path starts at {where}."]
 
 
 def _method(spec: Spec) -> str:

@@ -130,7 +130,7 @@ def counts(found: Mapping[str, Any]) -> list[str]:
     if "fill" in found:
         out.append(f"{found['sequences']:,} packed sequences, filled to {100 * found['fill']:.1f} %")
     steps = found["steps"]
-    out.append(f"steps, if the data has no other rows: {steps['epoch']:,} in an epoch, {steps['run']:,} in the run")
+    out.append(f"steps of these rows: {steps['epoch']:,} in an epoch, {steps['run']:,} in the run")
     return [*out, ""]
 
 

@@ -1,10 +1,10 @@
 """Decide whether two bundles are the same run: all values that affect its numbers are equal. Standard library only.
 
-`keep`, `save every`, `track`, timeouts and the output folder do not affect the numbers, so they may change between two
-starts. The GPU model may also change, and so may the division of a step among processes and micro-batches, unless
-trainer_args.json gives a reason against it. accelerate distributes micro-batches in turn, so each step has the same
-rows in the same order. This does not hold for the last step of an epoch: the rows that pad it may differ, because they
-complete the micro-batches of all processes.
+`keep`, `save every`, `hub`, `track`, timeouts and the output folder do not affect the numbers, so they may change
+between two starts. The GPU model may also change, and so may the division of a step among processes and micro-batches,
+unless trainer_args.json gives a reason against it. accelerate distributes micro-batches in turn, so each step has the
+same rows in the same order. This does not hold for the last step of an epoch: the rows that pad it may differ, because
+they complete the micro-batches of all processes.
 """
 
 import json
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from .payload import Division
 
 NEUTRAL = {
-    *(f"arguments.save_{name}" for name in ("strategy", "steps", "total_limit", "only_model")),
-    *(f"arguments.logging_{name}" for name in ("strategy", "steps", "first_step")),
-    *(f"arguments.{name}" for name in ("ddp_timeout", "output_dir", "project", "report_to", "run_name")),
-    *(f"run.{name}" for name in ("disk", "flops", "full_state", "project", "resume")),
-    *(f"run.{name}" for name in ("deepspeed_extension", "division", "gpu", "use_cache_after")),
-    *("arguments.dataset_num_proc", "data.workers"),
-    *("format", "trainer", "lora.merge", "model.liger_unchecked", "model.renamed"),
+    *(f"arguments.{one}_{name}" for one in ("logging", "save") for name in ("strategy", "steps")),
+    *(f"arguments.{name}" for name in ("logging_first_step", "save_only_model", "save_total_limit")),
+    *(f"arguments.hub_{name}" for name in ("always_push", "model_id", "private_repo", "revision", "strategy")),
+    *(f"arguments.{name}" for name in ("ddp_timeout", "output_dir", "project", "push_to_hub", "report_to", "run_name")),
+    *(f"run.{name}" for name in ("disk", "division", "flops", "full_state", "gpu", "project", "resume")),
+    *("arguments.dataset_num_proc", "data.workers", "format", "hub", "run.deepspeed_extension", "run.use_cache_after"),
+    *("lora.merge", "model.liger_unchecked", "model.renamed", "trainer"),
 }
 """Keys of trainer_args.json that do not affect what a run computes."""
 DIVIDED = {

@@ -72,6 +72,15 @@ def test_rows_of_a_folder_are_counted(documents: str, rows: int, tmp_path: Path)
     assert ("XP544" in codes(found)) == (not documents)
 
 
+def test_empty_lines_are_not_reported_as_repeated_texts(tmp_path: Path) -> None:
+    found = checked(
+        spec(train='qwen2.5-3b on "a.txt" for 1 epochs'), put(tmp_path, {"a.txt": "One.\n\nTwo.\n\nOne.\n"})
+    )
+    messages = {one.code: one.message for one in found.problems}
+    assert messages["XP533"].startswith("2 of the 5 rows of `a.txt` have an empty text")
+    assert messages["XP535"].endswith(" repeats the text of an earlier row")
+
+
 @pytest.mark.parametrize("line", ["documents = paragraph", "long = chunk"])
 def test_settings_of_raw_text_are_for_raw_text(line: str, tmp_path: Path) -> None:
     text = spec("data talk {", '  "talk.jsonl"', f"  {line}", "}", train="qwen2.5-3b on talk for 1 epochs")

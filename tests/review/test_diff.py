@@ -439,6 +439,8 @@ def test_adapters_have_a_scale_and_trained_parameters(tmp_path):
 def test_checkpoints_can_be_resumed_if_no_number_changes(tmp_path):
     _, _, group = consequences(tmp_path, spec(), spec("track wandb"))
     assert group["checkpoints"] == "can be resumed"
+    _, _, group = consequences(tmp_path, spec(), spec(save='save "out/run" hub(name=me/x, private, strategy=end)'))
+    assert group["checkpoints"] == "can be resumed"
     _, _, group = consequences(tmp_path, spec(), spec(save='save "out/other"'))
     assert group["checkpoints"] == "can be resumed if they are moved from out/run to out/other"
     _, _, group = consequences(tmp_path, spec(), spec("seed 7"))

@@ -224,7 +224,8 @@ def repeated_rows(spec: Spec) -> Iterator[Finding]:
         one, trained = found.tallies.get("repeated"), source in spec.data
         if one is not None and not (trained and spec.flag("data.unique")):
             held_out = held and trained
-            what = "the prompt and answer of an earlier row" + ", so held-out rows may also be trained on" * held_out
+            same = "text" if source.shape == "text" else "prompt and answer"
+            what = f"the {same} of an earlier row" + ", so held-out rows may also be trained on" * held_out
             yield Finding(
                 source.label,
                 _in_words(one, found, source, "repeats", "repeat", what),
