@@ -62,9 +62,8 @@ stopping = False
 
 
 def put(text: str, renew: bool = False, file: TextIO | None = None) -> None:
-    """Print a line to ``file``, or to standard output. With ``renew``, the line replaces the previous line with
-    ``renew``, if the output is a terminal. No error is raised if the terminal is closed or Ctrl-C has ended a `tee`, so
-    that the run can still save.
+    """Print a line to ``file``, or to standard output. With ``renew``, it replaces the last such line on a terminal. No
+    error is raised if the terminal is closed or Ctrl-C has ended a `tee`, so that the run can still save.
     """
     global printed, _renewable
     renew = renew and sys.stdout.isatty()

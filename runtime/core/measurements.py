@@ -96,8 +96,7 @@ def peaks(each: Sequence[Mapping[str, Mapping[str, int]]]) -> dict[str, list[int
 def batches(found: Iterable[Any], waited: float) -> None:
     """Count the tokens in the batches of a step, and the seconds that the step has waited for them.
 
-    Prompts of online methods have no token ids yet, so they are not counted. If a batch has no mask, all of its tokens
-    count as real tokens.
+    Prompts of online methods have no token ids yet, so they are not counted. Without a mask, all tokens count.
     """
     Measured.waits += waited
     for batch in found:
