@@ -66,7 +66,7 @@ def _derived_micro(of: OpenSpec, gbs: int, world: int, planned: Micro | None) ->
             known = "the spec states no micro-batch: xpc takes micro=1, because the memory of images is not known"
             of.note("batch.micro", known, "`micro=1` states this choice")
         return 1
-    chosen = planned or largest_micro(_memory_inputs(of), gbs // world if gbs % world == 0 else 1)
+    chosen = planned or largest_micro(_memory_inputs(of), gbs // world)
     of.set("batch.micro", chosen.value, chosen.why)
     if gbs % world == 0:
         of.note(

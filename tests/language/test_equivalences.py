@@ -4,7 +4,7 @@ order of lines and the comments do not change the meaning, either.
 
 import pytest
 from case_support import spec
-from compile_support import HEAD, checked, shown, value
+from compile_support import HEAD, checked, only, shown, value
 from extra_arguments import NUMBER
 
 from xpc.compiler.language import schema
@@ -168,6 +168,12 @@ def test_every_choice_belongs_to_one_setting():
                 seen[name] = row.path
     taken = {row.name for row in schema.TABLE if not row.inner} & set(seen)
     assert not taken
+
+
+@pytest.mark.parametrize("row", [*schema.children("launch")], ids=lambda row: row.path)
+def test_settings_of_an_engine_stand_only_inside_of_launch(row):
+    found = checked(f"train qwen2.5-3b on alpaca for 1 epochs with {row.name}=7\n")
+    assert only(found, "XP102").message == f"`{row.name}` belongs inside a clause"
 
 
 def test_comments_mean_nothing():
