@@ -190,7 +190,8 @@ def _saves(run: RunRecord, one: BundleRecord | None, seconds: Mapping[str, float
 
 def memory_rows(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
     """Rows for peaks of memory: the highest peak of all processes (in total, and in each phase), and the peak of each
-    process. On a GPU, the peak is what torch allocated and reserved; on a CPU, it is the resident set size.
+    process. On a GPU, there are two peaks, of the memory that torch allocated and of the memory that it reserved. On a
+    CPU, the peak is the resident set size.
     """
     plan = None if one is None else one.plan
     measured = {} if run is None else table(run.measured.get("memory"))

@@ -196,9 +196,9 @@ class Stack:
         return _omitted(self, config)
 
     def base_arguments(self, config: str = SFT) -> dict[str, Json]:
-        """All arguments that a bundle states, each with its value for a spec that does not set it.
+        """The default of each argument that a bundle states: the library's effective default.
 
-        The values are the library's effective defaults; arguments whose default depends on the machine are left out.
+        Arguments whose default depends on the machine are left out.
         The caller may change the returned dictionary.
         """
         return {name: copy_of(value) for name, value in _base_arguments(self, config).items()}

@@ -35,8 +35,8 @@ AUTO = "auto: it follows the trainer's arguments"
 
 
 def zero(draft: Draft, table: Entries, prefix: str = "") -> None:
-    """Import a DeepSpeed configuration. It is a separate file, or a mapping inside another file; the names of the
-    mapping's keys then begin with `prefix`.
+    """Import a DeepSpeed configuration: a file of its own, or a mapping inside another file. `prefix` is the beginning
+    of the names that the mapping's keys have in `table`; it is empty for a file of its own.
     """
     for name, path in KEYS.column("setting").items():
         one = table.get(name)

@@ -33,7 +33,7 @@ def split_of_a_file(spec: Spec) -> Iterator[Finding]:
 
     Without this rule: the evaluation silently measures the training loss.
 
-    Source: the runtime's `sources.py`; datasets `load_dataset(data_files=...)` has one split.
+    Source: the runtime's `sources.py`; `datasets.load_dataset(data_files=...)` returns a single split, `train`.
     """
     if spec.get("eval.split") is None:
         return

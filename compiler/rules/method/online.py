@@ -244,8 +244,8 @@ def auto_batch(spec: Spec) -> Iterator[Finding]:
     Why it is bad: `auto_find_batch_size` shrinks the micro-batch when memory runs out, so a round of generation no
     longer contains complete groups.
 
-    Without this rule: trl 1.16 raises ValueError when the arguments are built; trl 0.18 trains until memory runs out
-    and then silently compares completions of different prompts.
+    Without this rule: trl 1.16 raises ValueError when the arguments are built; trl 0.18 trains. When memory
+    runs out, it takes a smaller micro-batch, and silently compares completions of different prompts.
 
     Source: trl 1.16 `grpo_config.py`, `rloo_config.py`; confirmed by running it.
     """

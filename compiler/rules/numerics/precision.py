@@ -318,8 +318,8 @@ def loaded_wide(spec: Spec) -> Iterator[Finding]:
 
     Without this rule: nothing is reported.
 
-    Source: deepspeed 0.19.8, 0.18.2 and 0.16.8 `zero/partition_parameters.py` (`Init`: the dtype of its configuration);
-    confirmed by running it.
+    Source: deepspeed 0.19.8, 0.18.2 and 0.16.8 `zero/partition_parameters.py` (`Init` takes the dtype from DeepSpeed's
+    configuration); confirmed by running it.
     """
     dtype = spec.text("model.dtype")
     if spec.zero_stage == 3 and spec.lora and not spec.bits and spec.text("precision") == "fp32" and dtype != "fp32":

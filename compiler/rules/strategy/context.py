@@ -66,9 +66,9 @@ def sizes(spec: Spec) -> Iterator[Finding]:
     one copy of the model; `context_parallel` must divide `shard` and be smaller. Under ZeRO on CPUs, `context_parallel`
     must be equal to the number of processes.
 
-    Why it is bad: the processes form groups of `context_parallel` processes that share a sequence, and all groups must
-    have the same size. Under hsdp, a copy of the model is divided into one shard for each of its groups. If a copy had
-    only one group, each process would hold all weights, which accelerate refuses.
+    Why it is bad: every `context_parallel` processes form a group that shares a sequence, and all groups must have the
+    same size. Under hsdp, the processes of a copy form one or more such groups, and the copy is divided into as many
+    shards as it has groups. With one group, each process would hold all weights, which accelerate refuses.
 
     Without this rule: ValueError in every process after the launch. On CPUs, the error comes in the first backward
     pass.

@@ -15,7 +15,7 @@ class RenamedFiles(Feature):
     """Hooks for a run with local files of rows or with a chat template of its own."""
 
     def earlier_names(self, bundle: Bundle, was: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-        """Name the files of rows and the chat template as the earlier run did, if their content is the same."""
+        """Give a data file or a chat template with the same content the name that the earlier run gave it."""
         return renamed_back(was, now)
 
 
