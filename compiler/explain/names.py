@@ -27,7 +27,7 @@ WORDS = {
     "with": "before choices and settings in the sentence: `with zero2 gbs=528 bf16`",
     "x": "between a count and a GPU: `hardware 8 x h100-80gb`",
     "xpc": "the edition of the language, on the first line: `xpc 1`",
-    "extends": '`extends "base.xp"` above the sentence: takes the settings of another spec, and replaces those below',
+    "extends": '`extends "base.xp"` before all other lines takes the settings of another spec; the lines override them',
     "zip": "in a `sweep`, lists that vary together: `zip { gbs = [128, 256], micro = [16, 8] }`",
     "file": 'a file next to the spec: `chat_template = file("mine.jinja")`',
 }

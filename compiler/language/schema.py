@@ -331,7 +331,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("track", k.CHOICES, "experiment trackers", default=("none",), head=True,
             choices=("wandb", "trackio", "tensorboard", "mlflow", "swanlab", "clearml", "none"), args=("report_to",)),
     Setting("track.name", k.TEXT, "name of the run", inner=True, args=("run_name",)),
-    Setting("track.project", k.TEXT, "project in the tracker to which the run belongs", inner=True, args=("project",)),
+    Setting("track.project", k.TEXT, "the run's project in the tracker", inner=True, args=("project",)),
     Setting("track.every", k.EVERY, "how often to log", default=k.Amount("count", 10), inner=True,
             args=("logging_steps", "logging_strategy")),
     *LAUNCH,

@@ -49,8 +49,8 @@ def changed(spec: Spec, settings: Settings) -> Spec:
 
 
 def legality(spec: Spec) -> Callable[[Settings], bool]:
-    """Return a function that tests whether changed settings are legal: whether the changed spec has only errors that
-    `spec` has, too.
+    """Return a function that tests whether changed settings are legal: whether the changed spec has no error that
+    `spec` does not have.
     """
 
     @cache

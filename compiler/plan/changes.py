@@ -279,12 +279,11 @@ def _loss(spec: Spec) -> str:
 
 
 def alike(spec: Spec) -> tuple[str, ...]:
-    """The strategies that compute the same numbers as the spec's strategy. Only the order in which sums are computed
-    may differ.
+    """The strategies that compute the same weights as the spec's strategy, up to the order of sums.
 
-    All stages of ZeRO compute the same weights. In fp32, DDP computes these weights, too. In half precision, DDP's
-    results are rounded differently: DDP computes under autocast, and DeepSpeed computes with half-precision weights and
-    keeps an fp32 copy of them.
+    All stages of ZeRO compute the same weights. DDP computes the same weights as ZeRO in fp32, but not in half
+    precision, where it rounds otherwise: DDP computes under autocast, and DeepSpeed computes with half-precision
+    weights and keeps an fp32 copy of them.
     """
     mine = spec.text("strategy")
     offload = spec.get("strategy.offload") not in (None, "none")

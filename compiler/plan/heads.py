@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from xpc.compiler.plan.load import Load
 
 HEADS: Mapping[str, tuple[int, int]] = {
-    # The two numbers are the peak bytes of logits and loss per token and vocabulary entry: the first in half precision,
-    # the second in fp32. The comments list the tensors that exist at the peak.
+    # The two numbers are the peak bytes that logits and loss take, per token and vocabulary entry: the first in half
+    # precision, the second in fp32. The comments list the tensors that exist at the peak.
     "kept": (14, 16),  # logits, log-softmax of an fp32 copy, two gradients; the model's outputs are kept
     "freed": (12, 12),  # the tensors of "kept" without the model's outputs, which are freed earlier
     "shifted": (16, 16),  # transformers before 4.45: fp32 logits (kept), log-softmax, two gradients
@@ -23,8 +23,8 @@ HEADS: Mapping[str, tuple[int, int]] = {
     "fused": (0, 0),  # this head computes logits in chunks; `_fused` counts its bytes
     "trl_fused": (0, 0),
 }
-"""Maps each kind of head to the peak bytes of logits and loss per token and vocabulary entry. The first number is for
-half precision, the second for fp32. Both follow from the tensors that autograd saves (transformers 5.23, 4.57, torch
+"""Maps each kind of head to the peak bytes that logits and loss take, per token and vocabulary entry. The first number is
+for half precision, the second for fp32. Both follow from the tensors that autograd saves (transformers 5.23, 4.57, torch
 2.13).
 """
 CHUNK = 4096

@@ -35,8 +35,8 @@ def frozen_runs_twice(stack: Stack, get: Get) -> bool:
 
 
 def _partly_frozen(stack: Stack, get: Get) -> bool:
-    """Whether `freeze` leaves layers partly frozen under ZeRO-3, on a stack on which such layers need reentrant
-    checkpointing (the rule XP572).
+    """True for a ZeRO-3 run in which `freeze` freezes only parts of layers, if such layers need reentrant checkpointing
+    on this stack (the rule XP572).
     """
     layers = stack.facts.zero3_frozen_reentrant and bool(get("freeze.layer_modules"))
     return layers and get("strategy") == "zero3" and not _adapted(get)

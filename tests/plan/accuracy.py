@@ -263,8 +263,8 @@ def _other_chips() -> list[str]:
         "to bandwidth divided by that of the A100 or H100. The two numbers were fitted to published runs with LoRA",
         "and QLoRA on five GPUs. There are no runs on A10, A40 and others; those on L40S came later (below).",
         "",
-        "The table states the measured time as a multiple of three predictions: with the two numbers, with two numbers",
-        "that were fitted without the GPU of the row, and by the peak alone.",
+        "The table has the ratio of the measured time to three predictions: one with these two numbers, one with two",
+        "numbers that were fitted without the GPU of the row, and one by the peak alone.",
         "", "| GPU | model | GPUs | with the two numbers | fitted without this GPU | by the peak alone |",
         "|---|---|---|---|---|---|",
     ]  # fmt: skip

@@ -61,7 +61,7 @@ def changing(session: Session, row: Mapping[str, Any]) -> Iterator[str]:
     if any(DATE in one for one in texts):
         yield "the chat template writes today's date into the row: tomorrow the row has other tokens"
     if len(texts) > 1:
-        yield "the chat template writes a random value into the row: each time the row has other tokens"
+        yield "the chat template writes a random value into the row, so that its tokens differ each time"
 
 
 def moved(session: Session, row: Mapping[str, Any]) -> Iterator[str]:

@@ -50,10 +50,10 @@ def _last_parts(spec: Spec) -> list[str]:
 
 @rule("XP438", "packed-weights-cast")
 def packed_weights_cast(spec: Spec) -> Iterator[Finding]:
-    """A sharded 4-bit base must be loaded in the precision of the run. Its 4-bit codes are stored as numbers of the
-    dtype in which the model is loaded, and ZeRO-3 and FSDP cast sharded weights to the run's precision.
+    """A sharded 4-bit base must be loaded in the precision of the run. Its 4-bit codes are packed into a tensor
+    that has the dtype in which the model is loaded. ZeRO-3 and FSDP cast all sharded tensors to the run's precision.
 
-    Why it is bad: the cast destroys the packed weights.
+    Why it is bad: a cast to another dtype changes the packed codes.
 
     Without this rule: a cast from bf16 to fp16, or from fp16 to bf16, silently turns the base into noise. A cast from
     fp32 to 16 bits loses half of the base's bytes, and the first step raises RuntimeError.

@@ -172,7 +172,7 @@ def always_one(spec: Spec) -> Iterator[Finding]:
     accum = spec.integer("batch.accum")
     if passes != 1 or (isinstance(rounds, int) and rounds > accum) or spec.flag("method.vllm"):
         return
-    fields = spec.fields()  # XP127 reports a range that the stack's trainer does not have
+    fields = spec.fields()  # XP127 reports a range that the stack does not support
     written = [one for one in RANGES if spec.written(one) and one[7:] in fields]
     path = next((one for one in written if spec.get(one) != fields[one[7:]].effective), None)
     if path is not None:

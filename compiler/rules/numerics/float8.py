@@ -40,8 +40,8 @@ def fp8_hardware(spec: Spec) -> Iterator[Finding]:
     Without this rule: on an older GPU accelerate warns and trains in fp16 mixed precision; on a CPU the run is slower
     than in fp32.
 
-    Source: accelerate 1.15 `state.py` (`check_cuda_fp8_capability`); read for GPUs, and confirmed by running it on a
-    CPU.
+    Source: accelerate 1.15 `state.py` (`check_cuda_fp8_capability`). Confirmed by running it on a CPU; the behaviour on
+    GPUs is known from the source only.
     """
     gpu = spec.hardware.gpu
     if gpu is not None and gpu.capability >= WITH_FP8:
