@@ -23,9 +23,9 @@ HEADS: Mapping[str, tuple[int, int]] = {
     "fused": (0, 0),  # this head computes logits in chunks; `_fused` counts its bytes
     "trl_fused": (0, 0),
 }
-"""Maps each kind of head to the peak bytes that logits and loss take, per token and vocabulary entry. The first number is
-for half precision, the second for fp32. Both follow from the tensors that autograd saves (transformers 5.23, 4.57, torch
-2.13).
+"""Maps each kind of head to the peak bytes that logits and loss take, per token and vocabulary entry. The first number
+is for half precision, the second for fp32. Both follow from the tensors that autograd saves (transformers 5.23, 4.57,
+torch 2.13).
 """
 CHUNK = 4096
 """TRL 1.16's fused head computes logits in chunks of at most this many tokens. For each token, a chunk has at most
