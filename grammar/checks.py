@@ -198,51 +198,40 @@ class _Checker:
     def _misplaced(self, word: str, clause: Clause) -> None:
         file, span = self.file, clause.head.span
         if word == "train":
-            inside = clause.head.args if isinstance(clause.head, Call) else clause.body
-            if inside and isinstance(inside[0], Setting):
-                typed = file.source.slice(inside[0].span)
-                remedy = f"write `{typed}` on a line of its own: `train` is the sentence, and has no block"
-                if counted := re.fullmatch(r"(steps|epochs)\s*[=\s]\s*(\d+)", typed):
-                    form = f"for {counted[2]} {counted[1]}"
-                    remedy = f"write `{form}` in the first line: `train` is a sentence, without a block"
-                self._error(codes.SECOND_SENTENCE, span, "`train` has no block", remedy)
-            elif file.train is not None:
-                related = (Label(file.source, file.train.span, "the first one"),)
-                self._error(
-                    codes.SECOND_SENTENCE,
-                    span,
-                    "a second `train` sentence",
-                    "a specification describes one run",
-                    related,
-                )
-            elif self._late is not None:
-                related = (Label(file.source, self._late, "the first one"),)
-                remedy = "a specification describes one run"
-                self._error(codes.SECOND_SENTENCE, span, "a second `train` sentence", remedy, related)
-            else:
-                self._late = span
-                remedy = "move it above the clauses, outside of every block"
-                self._error(codes.SECOND_SENTENCE, span, "the `train` sentence comes first", remedy)
+            self._late_sentence(clause)
+        elif word == "extends" and file.extends is not None:
+            related = (Label(file.source, file.extends.span, "the first one"),)
+            remedy = "a specification has one base"
+            self._error(codes.MISPLACED_EXTENDS, span, "a second `extends`", remedy, related)
         elif word == "extends":
-            if file.extends is not None:
-                related = (Label(file.source, file.extends.span, "the first one"),)
-                self._error(
-                    codes.MISPLACED_EXTENDS, span, "a second `extends`", "a specification has one base", related
-                )
-            else:
-                self._error(
-                    codes.MISPLACED_EXTENDS, span, "`extends` comes before `train` and the clauses", "move it up"
-                )
+            self._error(codes.MISPLACED_EXTENDS, span, "`extends` comes before `train` and the clauses", "move it up")
         elif word == "xpc":
-            self._error(
-                codes.MISPLACED_EDITION,
-                span,
-                "`xpc` is not on the first line",
-                "move it to the first line, or delete it",
-            )
+            remedy = "move it to the first line, or delete it"
+            self._error(codes.MISPLACED_EDITION, span, "`xpc` is not on the first line", remedy)
         else:
             remedy = "the sentence is one line: write it after `train`" if word != "x" else _BELONGS["x"]
             self._error(codes.RESERVED_WORD, span, f"a statement cannot begin with `{word}`", remedy)
+
+    def _late_sentence(self, clause: Clause) -> None:
+        """Report a `train` below other clauses: one with a block, a second one, or one in the wrong place."""
+        file, span = self.file, clause.head.span
+        inside = clause.head.args if isinstance(clause.head, Call) else clause.body
+        first = self._late if file.train is None else file.train.span
+        if inside and isinstance(inside[0], Setting):
+            typed = file.source.slice(inside[0].span)
+            remedy = f"write `{typed}` on a line of its own: `train` is the sentence, and has no block"
+            if counted := re.fullmatch(r"(steps|epochs)\s*[=\s]\s*(\d+)", typed):
+                form = f"for {counted[2]} {counted[1]}"
+                remedy = f"write `{form}` in the first line: `train` is a sentence, without a block"
+            self._error(codes.SECOND_SENTENCE, span, "`train` has no block", remedy)
+        elif first is not None:
+            related = (Label(file.source, first, "the first one"),)
+            remedy = "a specification describes one run"
+            self._error(codes.SECOND_SENTENCE, span, "a second `train` sentence", remedy, related)
+        else:
+            self._late = span
+            remedy = "move it above the clauses, outside of every block"
+            self._error(codes.SECOND_SENTENCE, span, "the `train` sentence comes first", remedy)
 
     def _operand(self, operand: Setting | Value) -> None:
         name = operand.name if isinstance(operand, (Setting, Call)) else None

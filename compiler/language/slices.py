@@ -30,60 +30,34 @@ def _wrong(node: Ref, label: Label) -> Diagnostic:
     split, text = node.split or "", node.slice
     forms = f"`[{split}:20%]` for the first fifth of the split, `[{split}:1000]` for the first 1000 rows"
     if text is None:
-        return _finding(
-            node, label, f"`{split[:40]}` is not the name of a split", split, f"train:{split}", "for its first rows"
-        )
-    if split.isdecimal():
-        first = f"{label.source.slice(node.span).partition('[')[0]}[train:{text}]"
-        edits = () if int(split) else (Edit(node.span, first),)
-        message = "a part of a split begins at its first row, and follows the split's name"
-        return report("XP140", message, label, help=f"write `{first}` for the first rows", edits=edits)
-    share = text.endswith("%")
+        message = f"`{split[:40]}` is not the name of a split"
+        return _finding(node, label, message, split, f"train:{split}", "for its first rows")
+    quoted, share = f"`{text[:40]}`", text.endswith("%")
     try:
         value = float(text.rstrip("%")) if len(text) < 17 else None
     except ValueError:
         value = None
     if value is None or not isfinite(value):
-        return report(
-            "XP140", f"`{text[:40]}` is neither a share of a split nor a number of rows", label, help=f"write {forms}"
-        )
+        message = f"{quoted} is neither a share of a split nor a number of rows"
+        return report("XP140", message, label, help=f"write {forms}")
     if share and value > 100:
-        return report(
-            "XP140", f"`{text[:40]}` is more than the whole split", label, help=f"write `[{split}]` for all of it"
-        )
+        help = f"write `[{split}]` for all of it"
+        return report("XP140", f"{quoted} is more than the whole split", label, help=help)
     if value <= 0:
-        return report("XP140", f"`{text[:40]}` of a split selects no rows", label, help=f"write {forms}")
-    if share:
-        near = f"{max(1, round(value))}%"
-        return _finding(
-            node,
-            label,
-            f"`{text[:40]}` is not a whole percentage",
-            text,
-            near,
-            "datasets cuts at whole percents",
-        )
-    if value == 1:
+        return report("XP140", f"{quoted} of a split selects no rows", label, help=f"write {forms}")
+    if value == 1 and not share:
         help = f"write `[{split}:1]` for one row, or `[{split}]` for all of them"
-        return report("XP140", f"`{text[:40]}` may mean a number of rows or a share of them", label, help=help)
-    if value < 1:
+        return report("XP140", f"{quoted} may mean a number of rows or a share of them", label, help=help)
+    if share:
+        message, why = f"{quoted} is not a whole percentage", "datasets cuts at whole percents"
+        near = f"{max(1, round(value))}%"
+    elif value < 1:
+        message, why = f"{quoted} is not a whole number of rows; it may be a share of them", "for the share"
         near = f"{max(1, round(value * 100))}%"
-        return _finding(
-            node,
-            label,
-            f"`{text[:40]}` is not a whole number of rows; it may be a share of them",
-            text,
-            near,
-            "for the share",
-        )
-    return _finding(
-        node,
-        label,
-        f"`{text[:40]}` is not a whole number of rows",
-        text,
-        str(round(value)),
-        "because rows are counted in whole numbers",
-    )
+    else:
+        message, why = f"{quoted} is not a whole number of rows", "because rows are counted in whole numbers"
+        near = str(round(value))
+    return _finding(node, label, message, text, near, why)
 
 
 def _finding(node: Ref, label: Label, message: str, typed: str, near: str, why: str) -> Diagnostic:
