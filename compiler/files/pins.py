@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from xpc.grammar.record import field, mutable, record
+from xpc.grammar.record import entity, field, record
 
 MODEL, DATASET, KERNEL = KINDS = ("model", "dataset", "kernel")
 
@@ -48,7 +48,7 @@ class Environment:
     resolved: tuple[str, ...]
 
 
-@mutable
+@entity
 class Lock:
     """A lock file. While a spec is resolved, `lookups` collects its references to the hub. It maps each of them to its
     pin in the lock, or to None.

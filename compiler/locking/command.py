@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     before = _before(workspace)
     lock = Lock(workspace.lock, before.pins, environments=before.environments, xpc=__version__)
     checked = _checked(data, name, workspace, lock)
-    lock.pins = tuple(_pins(lock, options))
+    lock = evolve(lock, pins=tuple(_pins(lock, options)), lookups={})
     again = _checked(data, name, Workspace(workspace.root, lock=workspace.lock), lock)
     if again.spec is None:
         errors = [one for one in again.problems if one.severity == ERROR]
@@ -92,7 +92,6 @@ def _before(workspace: Workspace) -> Lock:
 
 def _checked(data: bytes, name: str, workspace: Workspace, lock: Lock) -> Checked:
     # a run that does not fit in its GPUs can be locked, although `xpc compile` refuses it
-    lock.lookups.clear()
     return check_text(data, name, evolve(workspace, pins=lock, hashes=True, allow_oom=True))
 
 
@@ -148,18 +147,17 @@ def _complete(data: bytes, name: str, lock: Lock, checked: Checked, options: arg
     that is compiled with this lock.
     """
     folder = os.path.dirname(os.path.abspath(options.file))
-    lock = evolve(lock, target=state.specs(checked)[0].stack.name, lookups={}, text=b"")
+    lock = evolve(lock, target=state.specs(checked)[0].stack.name, lookups={})
     workspace = Workspace(folder, lock=lock.name, pins=lock, hashes=True, allow_oom=True)
     files, checked = compile_text(data, name, workspace)
     assert files is not None  # the caller has already compiled the spec without errors
-    lock.files, lock.rows = state.digests(checked, workspace), state.counts(checked)
-    lock.environments = _environments(requirements(files), lock, options)
-    lock.text = written(lock)
+    environments = _environments(requirements(files), lock, options)
+    lock = evolve(lock, files=state.digests(checked, workspace), rows=state.counts(checked), environments=environments)
+    lock = evolve(lock, text=written(lock))
     reads = {lock.name: sha256(lock.text).hexdigest()}
-    files, _ = compile_text(data, name, evolve(workspace, reads=reads))
+    files, _ = compile_text(data, name, evolve(workspace, pins=lock, reads=reads))
     assert files is not None
-    lock.digest = lockfile.bundle_digest(files)
-    return lock
+    return evolve(lock, digest=lockfile.bundle_digest(files))
 
 
 def _environments(
