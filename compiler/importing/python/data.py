@@ -150,7 +150,7 @@ def _step(machine: Machine, out: Data, step: Object) -> None:
         out.shuffled |= order is None or order.value is not False
         if "train_size" in step.keywords and "test_size" not in step.keywords:
             out.problems.append((step, "`train_size` is set instead of `test_size`", ""))
-    elif name in ("map", "filter"):
+    elif name in ("map", "filter") or (name == "apply" and _is_number(step.keywords.get("axis"), 1)):
         _mapped(machine, out, step)
     elif name == "add_column" and (made := _added(out, step)) is not None:
         out.columns |= made

@@ -287,6 +287,14 @@ def loaded_dtype(draft: Draft, entries: Entries, model: Model) -> None:
     )
 
 
+def quantization_kind(draft: Draft, entries: Entries) -> None:
+    """Report a difference if the script's base is quantized to fp4, which is transformers' default."""
+    kind = entries.values.get("bnb_4bit_quant_type")
+    if kind is not None and kind.value == "fp4":
+        draft.differs(kind.key, "the script quantizes to fp4, transformers' default; the spec quantizes to nf4", kind)
+        entries.values[kind.key] = Entry(kind.key, "nf4", kind.file, kind.line)
+
+
 def compute_dtype(draft: Draft, entries: Entries, stated: Entry | None) -> None:
     """Report a difference if the dtype in which the script's quantized layers compute (`stated`) is not the spec's
     precision.

@@ -229,6 +229,7 @@ def _arguments(draft: Draft, entries: Entries, source: Stack, overrides: Overrid
         overrides = evolve(overrides, accelerate=launch.options(draft, names))
     _settle(draft, entries)
     computes = entries.values.pop("bnb_4bit_compute_dtype", None)
+    models.quantization_kind(draft, entries)
     trlyaml.arguments(draft, entries.values, overrides, source, names)
     families.own_code(draft, "the script")
     models.compute_dtype(draft, entries, computes)

@@ -152,7 +152,8 @@ model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B", quantization_c
 SFTTrainer(model=model, args=SFTConfig("out", bf16=True), peft_config=LoraConfig(),
            train_dataset=load_dataset("org/rows", split="train")).train()
 """)
-    assert any("4 bits are nf4" in one for one in found.messages)
+    assert not found.draft.wrong, found.messages
+    assert "the spec quantizes to nf4" in found.draft.differences["bnb_4bit_quant_type"]
 
 
 def test_a_script_of_unsloth_is_imported() -> None:

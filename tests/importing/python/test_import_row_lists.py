@@ -102,6 +102,19 @@ SFTTrainer(model="Qwen/Qwen2.5-0.5B", args=args, train_dataset=train, eval_datas
     assert "seed = 7" in found.text
 
 
+def test_a_function_that_a_data_frame_applies_to_each_row_makes_columns() -> None:
+    found = script("""
+def asked(row):
+    row["prompt"] = f"Q: {row['q']}"
+    return row
+frame = pd.read_csv("rows.csv").rename(columns={"a": "completion"}).apply(asked, axis=1)
+SFTTrainer(model="Qwen/Qwen2.5-0.5B", args=SFTConfig("out"), train_dataset=Dataset.from_pandas(frame)).train()
+""")  # fmt: skip
+    assert not found.draft.wrong, found.messages
+    assert 'prompt_template = "Q: {{ q }}"' in found.text
+    assert "columns = [q, a]" in found.text
+
+
 @pytest.mark.parametrize(("part", "setting"), [
     ("head(50)", "limit = 50"), ("sample(50)", "take = 50"), ("sample(n=50)", "take = 50"),
     ('drop(columns=["x"])', "columns = [q, a]"),

@@ -290,7 +290,7 @@ def library(
         path, receiver = f"{path}()", function
     if isinstance(receiver, Object) and receiver.path == "<line>" and path.endswith(("strip", "decode")):
         return receiver
-    if isinstance(receiver, Object) and path.endswith((".map", ".filter")):
+    if isinstance(receiver, Object) and path.endswith((".map", ".filter", ".apply")):
         positional = [Argument(_kept(one.value), one.location) for one in positional]
         keywords = {key: Argument(_kept(one.value), one.location) for key, one in keywords.items()}
     made = Object(path, positional, keywords, machine.location(node), receiver)
