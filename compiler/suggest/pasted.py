@@ -115,7 +115,8 @@ def _in_several_words(found: Diagnostic, guess: bool) -> Diagnostic | None:
     match = None if COMMAND.match(source.text, start, end) else SPACED.fullmatch(source.text, start, end)
     top = body(method_of(source.text)) if match is not None else ""
     before = top + heads(source.text, start) if match is not None else ""
-    if match is None or (before == top and _is_clause(*match["name"].split()[:2])):
+    sentence = match is not None and re.match(r"train[ \t]+\S+[ \t]+on[ \t]", match["name"])  # it has no setting's name
+    if match is None or sentence or (before == top and _is_clause(*match["name"].split()[:2])):
         return None
     name = "_".join(match["name"].split())
     clause = before[len(top) :].split(" ")[0] or None

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 from compile_support import checked, edited
-from test_unknown_names import HEAD, stated
+from test_unknown_names import HEAD, LINE, stated
 
 from xpc.compiler.language import schema
 from xpc.compiler.language.kinds import BLOCK, FLAG
@@ -163,3 +163,9 @@ def test_a_time_is_no_value_of_every(written):
 def test_a_setting_after_at_is_written_in_its_block():
     found = checked(f"{HEAD}lora@rank=8\n").problems
     assert any(one.help == "write `lora(rank=...)`" for one in found)
+
+
+@pytest.mark.parametrize("typed", ["trainer.nnodes=2", "optim.lr=1e-5", "model.lora.rank=8", "critic.lr=1e-5"])
+def test_edit_of_a_dotted_name_keeps_the_first_line(typed: str) -> None:
+    text = f"{LINE} with {typed}\n"
+    assert all(edited(text, found).startswith(f"{LINE} with ") for found in checked(text).problems)

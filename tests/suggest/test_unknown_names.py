@@ -88,6 +88,7 @@ pytestmark = pytest.mark.slow
 LISTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "unknown_names")
 LINE = "train qwen2.5-3b on infinity-instruct"
 HEAD = f"xpc 1\n{LINE}\n"
+SENTENCE = re.compile(r"^train ", re.MULTILINE)
 SHARE = 0.95
 PLACES = {
     "models": "xpc 1\ntrain {} on infinity-instruct\n",
@@ -312,6 +313,8 @@ def misled(tool: str, typed: str, right: tuple[str, ...]) -> str:
             continue
         for found in findings(text):
             after = edited(text, found)
+            if SENTENCE.search(text) and not SENTENCE.search(after):
+                return f"{found.code} removes the first line: {after!r}"
             if not found.edits or errors(after) or any(fits(tool, typed, text, found, one) for one in right):
                 continue
             return f"{found.code}: {after!r}"
