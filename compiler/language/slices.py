@@ -32,6 +32,11 @@ def _wrong(node: Ref, label: Label) -> Diagnostic:
     if text is None:
         message = f"`{split[:40]}` is not the name of a split"
         return _finding(node, label, message, split, f"train:{split}", "for its first rows")
+    if split.isdecimal():
+        first = f"{label.source.slice(node.span).partition('[')[0]}[train:{text}]"
+        edits = () if int(split) else (Edit(node.span, first),)
+        message = "a part of a split begins at its first row, and follows the split's name"
+        return report("XP140", message, label, help=f"write `{first}` for the first rows", edits=edits)
     quoted, share = f"`{text[:40]}`", text.endswith("%")
     try:
         value = float(text.rstrip("%")) if len(text) < 17 else None

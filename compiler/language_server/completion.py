@@ -30,7 +30,7 @@ from xpc.compiler.rules.optimizer.schedule import READ_BY
 from xpc.compiler.rules.strategy.sharding import FSDP_ONLY, ZERO_ONLY
 from xpc.grammar.record import record
 
-WORDS = ("xpc 1", "train", "extends", "data")
+WORDS = ("train", "extends", "data")
 """Words that can begin a statement, in addition to the names of clauses."""
 
 
@@ -87,27 +87,39 @@ def complete(location: CursorContext) -> list[Item]:
 def _names(location: CursorContext) -> Iterator[Item]:
     if location.begins:
         yield Item("xpc 1 ... (a spec to begin with)", SNIPPET, "snippet", without_locations(SNIPPET))
+        yield Item("xpc 1", "xpc 1", "keyword")
+    # what is not written yet; a block of `data` may repeat the settings of another one
+    written = frozenset[str]() if location.clause.startswith("data") else location.written
+    rows = [row for row in TABLE if not row.inner and row.path not in written]
+    clauses = [Item(one, one, "clause", _doc(one)) for one in CLAUSES if one != "train" and one not in written]
     if not location.clause:
-        yield from (Item(one, one, "keyword") for one in WORDS)
-        yield from (Item(one, one, "clause", _doc(one)) for one in CLAUSES if one != "train")
-        return
-    if location.clause == "train":
-        yield from _registered()
-        yield from (Item(one, one, "clause", _doc(one)) for one in CLAUSES if one != "train")
-        yield from (_setting(row) for row in TABLE if not row.inner and not row.head)
-        yield from _bare()
-        return
+        yield from (Item(one, one, "keyword") for one in WORDS if one not in written or one == "data")
+        yield from clauses
+    elif location.follows == "x" and location.clause in ("train", "hardware"):
+        yield from (Item(one, one, "gpu") for one in (*registry.gpu_names(), "cpu"))
+    elif location.clause == "train":
+        yield from (*_registered(), *clauses, *(_setting(row) for row in rows if not row.head))
+        yield from (
+            Item(one, one, "value", BY_PATH[path].doc) for one, path in bare_choices().items() if path not in written
+        )
+    elif location.clause == "sweep":
+        yield from (_setting(row) for row in rows if row.kind is not k.BLOCK)
+    else:
+        yield from _inside(location, written)
+
+
+def _inside(location: CursorContext, written: frozenset[str]) -> Iterator[Item]:
+    """The values and settings of a clause, without the settings that are written."""
     if location.clause == "extra":
         yield from (Item(one, one, "clause") for one in EXTRA_TARGETS)
     head = BY_PATH.get(location.clause)
     if head is not None and not location.first and (not location.chosen or head.kind is k.CHOICES):
         yield from _values(head)
-    if head is not None and head.kind is k.HARDWARE and (location.follows == "x" or location.follows.isdecimal()):
-        # the text before the word is `hardware 8 x`, or `hardware 8`, to which `x` must be added
-        times = "" if location.follows == "x" else "x "
-        yield from (Item(one, f"{times}{one}", "gpu") for one in registry.gpu_names())
+    if head is not None and head.kind is k.HARDWARE and location.follows.isdecimal():
+        yield from (Item(one, f"x {one}", "gpu") for one in (*registry.gpu_names(), "cpu"))
     clause = "lora" if location.clause in ADAPTERS else location.clause
-    yield from (_setting(row) for row in children(clause) if _is_legal(row, location.chosen))
+    legal = (row for row in children(clause) if _is_legal(row, location.chosen))
+    yield from (_setting(row) for row in legal if row.path not in written)
 
 
 def _is_legal(row: Setting, chosen: str) -> bool:
@@ -137,10 +149,6 @@ def _doc(clause: str) -> str:
 def _setting(row: Setting) -> Item:
     flag = row.kind in (k.FLAG, k.BLOCK)
     return Item(row.name, row.name if flag else f"{row.name} = ", "setting", first_sentence(row.doc))
-
-
-def _bare() -> Iterator[Item]:
-    yield from (Item(name, name, "value", BY_PATH[path].doc) for name, path in bare_choices().items())
 
 
 def _registered() -> Iterator[Item]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from xpc.compiler.language.schema import BY_PATH, CLAUSES, bare_choices, outer_names
+from xpc.compiler.language.schema import ADAPTERS, BY_PATH, CLAUSES, bare_choices, outer_names
 from xpc.grammar.record import evolve, mutable, record
 
 TOKEN = re.compile(r'"(?:[^"\\\n]|\\[^\n])*"?|#[^\n]*|[{}()\[\]=,\n]|[^\s{}()\[\]=,"#]+')
@@ -31,9 +31,9 @@ class CursorContext:
 
     `clause` is the path of the block that contains the token. Outside of blocks, it is the path of the clause on the
     token's line, or "" at the top level. If the token is a value, `key` is the name before the `=`. `first` is true for
-    the first word of a statement. `chosen` is the choice that is already written for the clause: `sft` in `method
-    sft(...)`, `qlora` in `qlora(...)`. `follows` is the word directly before the token. `begins` is true if nothing but
-    comments precedes the token in the file.
+    the first word of a statement. `chosen` is the choice that is already written for the clause: `sft` in
+    `method sft(...)`, `qlora` in `qlora(...)`. The token comes directly after the word `follows`. `begins` is true if
+    nothing but comments precedes the token in the file. `written` has the paths of the settings that other words name.
     """
 
     token: Token
@@ -43,6 +43,7 @@ class CursorContext:
     chosen: str = ""
     follows: str = ""
     begins: bool = False
+    written: frozenset[str] = frozenset()
 
 
 @mutable
@@ -139,9 +140,12 @@ def context_at(text: str, offset: int) -> CursorContext:
         typed = next((one for one in tokens(text) if one.start == offset and re.match(r"[\w\"]", one.text)), None)
     if typed is not None:
         found = next(one for one in locations(text[: typed.end]) if one.token == typed)
-        return evolve(found, begins=_is_blank(text[: typed.start]))
-    *_, last = locations(text[:offset] + "\0")
-    return evolve(last, token=Token(offset, offset, ""), begins=_is_blank(text[:offset]))
+    else:
+        typed = Token(offset, offset, "")
+        *_, last = locations(text[:offset] + "\0")
+        found = evolve(last, token=typed)
+    written = frozenset(setting_named(one) for one in locations(text) if one.token != typed)
+    return evolve(found, begins=_is_blank(text[: typed.start]), written=written)
 
 
 def _is_blank(text: str) -> bool:
@@ -166,7 +170,7 @@ def setting_named(location: CursorContext) -> str:
     """
     if location.key:
         return ""
-    name = location.token.text
-    ways = (f"{location.clause}.{name}", name if location.first else "", outer_names().get(name, ""))
+    name, clause = location.token.text, "lora" if location.clause in ADAPTERS else location.clause
+    ways = (f"{clause}.{name}", name if location.first else "", outer_names().get(name, ""))
     found = next((one for one in ways if one in BY_PATH or (one in CLAUSES and one)), "")
     return found or bare_choices().get(name, "")

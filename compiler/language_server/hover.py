@@ -21,8 +21,9 @@ def hover(location: CursorContext, checked: Checked) -> str | None:
         value = value_here(checked, path)
         return _fenced(explain(path) or "") + (f"\n\nIn this spec:\n\n{_fenced(value)}" if value else "")
     about = None if word.startswith('"') else explain(path or re.split(r"[:\[]", word)[0])
-    if location.clause == "hardware" and not location.key:  # a number of GPUs, an `x`, or the name of a GPU
-        count = word == "x" or (word[:1].isdecimal() and about is None)
+    # a number of GPUs, an `x`, `cpu` or the name of a GPU; also `with 2 x cpu` in the first line
+    if (location.clause == "hardware" or location.follows == "x") and not location.key:
+        count = word in ("x", "cpu") or (word[:1].isdecimal() and about is None)
         about = explain("hardware") if count else about
         value = value_here(checked, "hardware")
         return _fenced(about or "") + (f"\n\nIn this spec:\n\n{_fenced(value)}" if value else "") if about else None

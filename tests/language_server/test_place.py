@@ -69,19 +69,18 @@ def test_a_name_belongs_to_its_setting(needle, path):
 @pytest.mark.parametrize(
     ("needle", "offered", "not_offered"),
     [
-        ("  mi", {"micro", "gbs", "packing"}, {"lr", "zero2"}),
+        ("  mi", {"micro", "accum"}, {"lr", "zero2", "gbs", "packing"}),
         ("isolate=ma", {"mask"}, {"gbs"}),
         ("precision bf", {"bf16", "fp16"}, {"gbs"}),
         ("method sft(assi", {"assistant_only"}, {"optimizer"}),
         ("checkpointing(", {"reentrant"}, {"optimizer"}),
         ("train qw", {"qwen2.5-3b", "llama-3.1-8b"}, set()),
-        ("gbs=528 ", {"zero2", "bf16", "liger", "lora"}, {"reentrant"}),
-        ("memory", {"memory", "optimizer", "data"}, {"gbs"}),
+        ("gbs=528 ", {"liger", "lora"}, {"reentrant", "gbs", "zero1", "bf16", "optimizer"}),
+        ("memory", {"memory", "hardware", "data"}, {"gbs", "optimizer", "train", "xpc 1"}),
     ],
 )
 def test_completion_depends_on_the_place(needle, offered, not_offered):
-    text = TEXT[: TEXT.index(needle) + len(needle)]
-    labels = {one.label for one in complete(context_at(text, len(text)))}
+    labels = {one.label for one in complete(context_at(TEXT, TEXT.index(needle) + len(needle)))}
     assert offered <= labels
     assert not labels & not_offered
 
@@ -162,10 +161,13 @@ LINE = "xpc 1\ntrain qwen2.5-3b on alpaca for 1 epochs\n"
         ("method grpo(temperature=1, rew", {"rewards"}, {"teacher", "label_smoothing"}),
         ("lora(", {"rank", "alpha"}, {"block_size"}),
         ("qlora(", {"rank", "double_quant"}, {"block_size"}),
+        ("qlora(rank=8, ", {"double_quant"}, {"rank"}),
+        ("data {\n  shuffle\n}\ndata dev {\n  ", {"shuffle"}, set()),
+        ("sweep {\n  ", {"lr", "gbs", "seed", "strategy"}, {"qwen2.5-3b", "zero2"}),
         ("oft(", {"rank", "block_size"}, {"alpha", "rslora"}),
         ("vera(", {"rank", "dropout"}, {"alpha", "block_size"}),
         ("loha(", {"rank", "alpha"}, {"dropout", "rslora"}),
-        ("lora {\n  rank = 8\n  ", {"alpha"}, {"block_size"}),
+        ("lora {\n  rank = 8\n  ", {"alpha"}, {"block_size", "rank"}),
         ("launch slurm(", {"partition", "time"}, {"volume", "pull_secret"}),
         ("launch k8s {\n  ", {"volume"}, {"partition"}),
         ("track wandb ", {"tensorboard", "project"}, set()),
@@ -188,8 +190,12 @@ def test_the_sentence_offers_the_settings_of_its_method():
     ("text", "inserted"), [("hardware ", "8 x h200"), ("hardware 4 ", "x h200"), ("hardware 4 x ", "h200")]
 )
 def test_hardware_is_completed_from_where_it_is(text, inserted):
-    (found,) = [one for one in complete(context_at(LINE + text, len(LINE + text))) if one.label == "h200"]
-    assert found.insert == inserted
+    found = {one.label: one.insert for one in complete(context_at(LINE + text, len(LINE + text)))}
+    assert found["h200"] == inserted
+    assert found["cpu"] == ("cpu" if text == "hardware " else inserted.replace("h200", "cpu"))
+    sentence = LINE.rstrip() + " with 8 x "
+    assert {"h200", "cpu"} <= labels(sentence)
+    assert "qwen2.5-3b" not in labels(sentence)
 
 
 def test_an_empty_file_offers_a_spec_that_checks(tmp_path):
@@ -204,11 +210,21 @@ def test_an_empty_file_offers_a_spec_that_checks(tmp_path):
     assert not [one for one in complete(context_at(LINE, len(LINE))) if one.sort == "snippet"]
 
 
-def test_each_word_of_the_hardware_is_explained():
-    text = LINE + "hardware 8 x h100-80gb\nbatch gbs=64\n"
-    checked = check_text(text.encode(), "a.xp", Workspace("."))
-    for word, about in (("8", "GPUs of one node"), ("x ", "GPUs of one node"), ("h100", "79.1 GiB")):
-        shown = hover(context_at(text, text.index(word, len(LINE)) + 1), checked)
+@pytest.mark.parametrize("head", [LINE + "hardware ", LINE.rstrip() + " with "])
+def test_each_word_of_the_hardware_is_explained(head):
+    for hardware, words in (("8 x h100-80gb", ("8", "x ", "h100")), ("2 x cpu", ("2", "x ", "cpu"))):
+        text = f"{head}{hardware}\nbatch gbs=64\n"
+        checked = check_text(text.encode(), "a.xp", Workspace("."))
+        for word in words if "hardware" in head else words[-1:]:
+            shown = hover(context_at(text, text.index(word, len(head)) + 1), checked)
+            assert shown is not None
+            assert ("79.1 GiB" if word == "h100" else "GPUs of one node, or CPU processes") in shown
+            assert f"hardware = {hardware}" in shown
+
+
+def test_a_setting_of_every_kind_of_adapter_is_explained():
+    for clause in ("lora", "qlora", "oft"):
+        text = f"{LINE}{clause}(rank=8)\n"
+        shown = hover(context_at(text, text.index("rank") + 1), check_text(text.encode(), "a.xp", Workspace(".")))
         assert shown is not None
-        assert about in shown
-        assert "hardware = 8 x h100-80gb" in shown
+        assert "lora.rank" in shown
