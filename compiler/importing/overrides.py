@@ -146,7 +146,9 @@ def machines(draft: Draft, found: Machines, overrides: Overrides) -> None:
     if overrides.hardware is not None:
         text = overrides.hardware
         gpus, x, gpu = text.partition(" x ")
-        if x and found.generates and nodes == 1 and each is not None and int(gpus) == each + 1:
+        if not x and each is not None and text != "cpu":  # the files state the number, and the option only the GPU
+            text = f"{each} x {text}"
+        elif x and found.generates and nodes == 1 and each is not None and int(gpus) == each + 1:
             text = f"{each} x {gpu}"
             location = found.entries[0] if found.entries else None
             draft.warn(location, f"{each} of the {gpus} GPUs train, and the vLLM server has the last one")

@@ -79,7 +79,7 @@ def _tokens(bundle: Bundle, source: Source, read: list[dict[str, Any]], tokenize
     note += "".join(feature.first_rows_note(bundle, read, tokenizer) for feature in bundle.features)
     long = 0 if most is None or prompts_only else sum(length > most for length in lengths)
     if long:
-        note += f"; seq = {most:,} is less than {long} of them {'has' if long == 1 else 'have'}"
+        note += f"; {long} of them {'has' if long == 1 else 'have'} more than seq = {most:,}"
     say(f"{name}: first {'prompts' if prompts_only else 'rows'} have {', '.join(map(str, lengths))} tokens{note}")
     return []
 

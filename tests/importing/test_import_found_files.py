@@ -81,6 +81,8 @@ def test_mesh_counts_the_processes(tmp_path) -> None:
     assert "nodes" not in launched(text.replace("16", "4"), tmp_path).text
     assert "hardware 4 x" in launched(text.replace("16", "4"), tmp_path).text
     assert "hardware 8 x" in launched(text + "num_processes: 8\nnum_machines: 1\n", tmp_path).text
+    of_a_gpu = launched(text + "num_processes: 4\nnum_machines: 1\n", tmp_path, "--hardware", "a100-80gb").text
+    assert "hardware 4 x a100-80gb" in of_a_gpu
 
 
 def test_fsdp_recomputes_activations_where_the_trainer_does_not(tmp_path) -> None:

@@ -241,8 +241,8 @@ def _rewards(draft: Draft, named: Entries) -> None:
         if own and not set(own) <= {*draft.reward_names}:
             listed = ", ".join(f"`{name}`" for name in own)
             locations = " and ".join(f"`{one}`" for one in sorted(files))
-            draft.warn(entry, f"{listed}: no registered reward function",
-                       f"write it in {locations} next to the spec, or `--rewards FILE` names its file")  # fmt: skip
+            draft.warn(entry, f"{listed}: not a reward of xpc, so the spec calls the function in {locations}",
+                       "put the file next to the spec, or name another file with `--rewards`")  # fmt: skip
     elif draft.reward_names:
         given = [] if weights is None or weights.empty else [number(one) for one in weights.items]
         if given and (len(given) != len(draft.reward_names) or None in given):
