@@ -72,8 +72,9 @@ def pushed_in_public(spec: Spec) -> Iterator[Finding]:
     Source: transformers 5.23 and 4.52 `hub_private_repo`, huggingface_hub `create_repo`.
     """
     if not spec.written("save.hub.private"):
-        stated = [one for one in children("save.hub") if one.path == "save.hub.name" or spec.written(one.path)]
-        form = f"hub({', '.join(f'{one.name}={show(one, spec.get(one.path))}' for one in stated)}, private"
+        rows = [one for one in children("save.hub") if one.name != "name" and spec.written(one.path)]
+        stated = "".join(f", {one.name}={show(one, spec.get(one.path))}".removesuffix("=true") for one in rows)
+        form = f'hub(name="{nearest_name(spec.text("save.hub.name"))}"{stated}, private'
         yield Finding(
             spec.location("save.hub"),
             "a new repository is public",
