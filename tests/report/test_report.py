@@ -58,6 +58,8 @@ def test_a_finished_run_has_what_it_wrote_next_to_spec_and_plan(location: Path) 
     assert (found["rows"]["planned"], found["rows"]["ran"]) == ("40", "40")
     assert found["cut rows"]["ran"] == "3, 30 of 400 tokens"
     assert found["cut rows"]["differs"]
+    device = found["device"]
+    assert (device["planned"], device["ran"]) == ("h100-80gb", "NVIDIA H100 80GB HBM3")
     assert found["started"]["ran"] == "2026-11-26T20:00:00Z, from step 0"
     assert found["trl"]["planned"] == found["trl"]["ran"]
     gbs, accum = found["batch.gbs"], found["batch.accum"]

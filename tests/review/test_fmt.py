@@ -159,6 +159,15 @@ def test_line_ends_and_a_byte_order_mark_are_normalized(tmp_path):
     assert tree(root)["a.xp"] == canonical(spec(), root).encode()
 
 
+def test_hidden_character_is_reported_and_the_file_stays(tmp_path):
+    text = f"{MESSY}# \u202e".encode()
+    root = put(tmp_path, {"a.xp": text})
+    done = xpc("fmt", "a.xp", cwd=root)
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert b"XP003" in done.stderr
+    assert tree(root)["a.xp"] == text
+
+
 def test_syntax_error_is_reported_and_the_file_stays(tmp_path):
     root = put(tmp_path, {"wrong.xp": "train a on\nbatch {\n", "a.xp": MESSY})
     done = xpc("fmt", "wrong.xp", "a.xp", cwd=root)

@@ -13,11 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_support import spec
+from compile_support import checked
 
 from xpc.compiler import cli
 from xpc.compiler.files.inputs import UsageError
+from xpc.compiler.plan import FITS
+from xpc.compiler.plan.changed import changed
 from xpc.compiler.review.finished_run import DECISIVE, decisive_digest
+from xpc.compiler.rules import check
 from xpc.compiler.tuning import command, finished, tune
+from xpc.compiler.tuning.probes import candidates
+from xpc.grammar.diagnostic import ERROR
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 GPU = """xpc 1
@@ -98,6 +105,19 @@ def probes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     text, status = tuned("run.xp")
     assert status == 0, text
     return tmp_path / "run.tune"
+
+
+@pytest.mark.parametrize("text", [
+    spec(train="qwen2.5-7b on alpaca for 1 epochs", hardware="2 x h100-80gb", batch="gbs=128 micro=2 seq=2048"),
+    spec("vera", "model(dtype=fp16)", strategy="zero3"),
+], ids=["many changes do not fit", "XP326 refuses the other strategies"])  # fmt: skip
+def test_probes_fit_in_memory_and_are_legal(text: str) -> None:
+    made = checked(text).spec
+    found = [one for one in candidates(made) if one.settings]
+    assert len(found) >= 2
+    for one in found:
+        assert one.plan.verdict == FITS, one.settings
+        assert not [each for each in check(changed(made, one.settings)) if each.severity == ERROR], one.settings
 
 
 @pytest.mark.slow

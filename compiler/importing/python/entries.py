@@ -23,10 +23,6 @@ NAMED = ("model_name_or_path", "tokenizer_name_or_path", "dataset_name")
 """Arguments that every run needs. It is an error if the value of such an argument is an environment variable that is
 not set.
 """
-KEPT = ("task_type", "lora_task_type")
-"""Arguments whose values are enumeration members such as CAUSAL_LM, and keep their capital letters. The members of
-other arguments are written in lowercase.
-"""
 
 
 @mutable

@@ -100,6 +100,7 @@ SFTTrainer(model="Qwen/Qwen2.5-0.5B", args=args, train_dataset=train, eval_datas
     assert "columns = [q, a]" in found.text
     assert "holdout = 15%" in found.text
     assert "seed = 7" in found.text
+    assert found.outcomes["eval_dataset"] == "irrelevant", "the held-out rows are those that the spec evaluates on"
 
 
 def test_a_function_that_a_data_frame_applies_to_each_row_makes_columns() -> None:

@@ -49,6 +49,15 @@ def test_each_call_gets_its_own_files_in_order(read: list[tuple[list[str], str]]
     assert read == [(["/there/a-0", "/there/a-1"], "as stated"), (["/there/b-0"], "as stated")]
 
 
+def test_a_call_inside_another_call_has_no_files(read: list[tuple[list[str], str]]) -> None:
+    def nested(rows: Rows, function: Any = None, **options: Any) -> Any:
+        return mapped(real, Rows("ab"), None)
+
+    mapped = prepare_rows._reading("/there", [call(3), call(2, "b-0")])
+    assert mapped(nested, Rows("abc"), None) == "mapped here: 2"
+    assert mapped(real, Rows("ab"), None) == "prepared"
+
+
 @pytest.mark.parametrize("recorded", [call(4, "a-0"), call(3, "a-0", columns=("prompt",)), call(4)])
 def test_rows_of_another_number_or_other_columns_are_not_taken(
     read: list[tuple[list[str], str]], recorded: dict[str, Any]
