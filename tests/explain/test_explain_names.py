@@ -14,6 +14,7 @@ from xpc.compiler.language import extras, schema
 from xpc.compiler.language.codes import CODES, first_sentence
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.rewards import REWARDS
+from xpc.grammar.checks import WORDS
 
 
 def library_names() -> list[str]:
@@ -114,7 +115,8 @@ def test_setting_named_like_a_library_argument_explains_both() -> None:
 
 
 def test_words_stacks_and_amounts_are_explained() -> None:
-    assert [name for name in (*names.WORDS, *names.AMOUNTS, *stacks.names()) if not explain(name)] == []
+    words = (*WORDS, *names.WORDS, *names.AMOUNTS, *stacks.names())
+    assert [name for name in words if not explain(name)] == []
     assert "save.every" in (explain("never") or "")
     assert "transformers" in (explain("trl-0.18") or "")
 

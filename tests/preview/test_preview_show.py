@@ -46,6 +46,12 @@ def test_tokens_have_ids_and_visible_spaces() -> None:
     assert "100 <user> | 101 What·\\n | 102 ·is·it? | 103 <end>" in shown
 
 
+def test_images_have_their_sizes_and_tokens() -> None:
+    shown = {**TALK, "images": [{"width": 1280, "height": 720, "tokens": 1196}]}
+    assert text(found(shown)).splitlines()[1] == "  image 0: 1,280 x 720 pixels, 1,196 tokens"
+    assert "image 0: 1,280 x 720 pixels, 1,196 tokens" in page(found(shown), "run.xp")
+
+
 def test_color_adds_codes_only() -> None:
     shown = text(found(TALK), color=True)
     assert "\x1b[" in shown

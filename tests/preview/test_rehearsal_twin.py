@@ -65,6 +65,10 @@ def test_steps_of_a_schedule_become_shares() -> None:
     assert "warmup = 10%" in made.text
 
 
+def test_a_number_of_held_out_rows_becomes_a_share() -> None:
+    assert replaced(twin(written("data(holdout=512)")))["data.holdout"] == ("512", "25%")
+
+
 def test_the_ratio_of_alpha_to_rank_stays() -> None:
     made = twin(written("lora(rank=64, alpha=16)"))
     assert "rank = 8" in made.text

@@ -114,6 +114,13 @@ def test_other_versions_differ(location: Path) -> None:
     assert found["torch"]["ran"] == "9.9+cu126"
 
 
+def test_tokens_are_those_of_the_summary_or_of_the_last_event(location: Path) -> None:
+    run(location, steps=6, finished=False)
+    assert rows("out/x")["tokens"]["ran"] == "6,000"
+    run(location, steps=6, tokens=6500.0)
+    assert rows("out/x")["tokens"]["ran"] == "6,500"
+
+
 def test_the_utilisation_of_a_run_that_counts_no_tokens_is_unknown(location: Path) -> None:
     out = run(location, tokens=None, utilisation=None)
     counted = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]

@@ -103,6 +103,12 @@ def test_data_whose_bytes_changed_is_reported(tmp_path):
     assert "rows.jsonl" in difference(done).split("\n")[0]
 
 
+def test_a_changed_column_of_contexts_changes_how_the_rows_are_read(tmp_path):
+    text = spec(train="qwen2.5-3b on me/a for 3 epochs") + "data(format=alpaca, prompt=asked, context=about)\n"
+    _, group = table(tmp_path, text, text.replace("about", "passage"))
+    assert named(group["follows"])["data me/a[train]"] == ("context about", "context passage")
+
+
 MIXED = """\
 xpc 1
 
