@@ -130,7 +130,8 @@ def _missing(draft: Draft, errors: list[Message]) -> list[Message]:
     explained: list[Message] = []
     shared: dict[str, list[tuple[str, str]]] = {}
     for what, keys, option in wanted:
-        found = [one for one in errors if not one.own and one.entry is not None and keys.match(one.entry.key)]
+        found = [one for one in errors if not one.own and one.entry is not None
+                 and (keys.match(one.entry.key) or keys.match(one.entry.key.rpartition(".")[2]))]  # fmt: skip
         explained += found
         if found and "--set" in found[0].help + _cause(found[0].why):
             shared.setdefault(_cause(found[0].why), []).append((what, option))

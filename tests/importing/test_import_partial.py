@@ -271,7 +271,7 @@ def test_sections_of_the_repositorys_own_script_are_read_by_names_of_trl(here, c
     assert "`grpo.curriculum`, `data.seed`" in err
 
 
-@pytest.mark.parametrize("mark", ["???", "<model name>", '["???"]'])
+@pytest.mark.parametrize("mark", ["???", "<model name>", "'{rate}'", '["???"]'])
 def test_values_that_the_file_leaves_open_are_one_decision(here, capsys, mark):
     (here / "r.yaml").write_text(HEAD + f"learning_rate: {mark}\nreport_to: {mark}\nmax_length: {mark}\n")
     _, out, err = run("r.yaml", "--partial", capsys=capsys)
@@ -286,6 +286,10 @@ def test_model_of_a_section_is_read_by_its_own_name(here, capsys, section):
         f"{section}:\n  model_name_or_path: Qwen/Qwen2.5-3B\ndataset_name: org/rows\nlearning_rate: 1e-5\n"
     )
     assert "train Qwen/Qwen2.5-3B on org/rows" in run("r.yaml", "--partial", capsys=capsys)[1]
+    (here / "r.yaml").write_text(f"{section}:\n  model_name_or_path: ???\ndataset_name: org/rows\n")
+    err = run("r.yaml", "--partial", capsys=capsys)[2]
+    assert "which model is trained: the file leaves this value open" in err
+    assert "2 decisions left" in err
 
 
 NESTED = """\

@@ -256,8 +256,8 @@ NAMES = ("output_dir", "run_name", "logging_dir", "hub_model_id", "cache_dir", "
 """Keys that name a run, a folder or a machine, and do not change the training."""
 NAMING = re.compile(r"(?:wandb|run|exp|experiment)_?(?:run_?)?(?:name|id|group|tags?)?")
 """Matches keys by which custom scripts name a run, such as `wandb_run` and `exp_name`."""
-OPEN = re.compile(r"\?\?\?|<[\w .-]+>")
-"""Matches a value that somebody must still give: `???`, as OmegaConf writes it, or `<model_name>`."""
+OPEN = re.compile(r"\?\?\?|[<{][\w .-]+[>}]")
+"""Matches a value that somebody must still give: `???`, as OmegaConf writes it, `<model_name>` or `{model_path}`."""
 NOT_GIVEN = "the file leaves this value open", "write the value into the file"
 """The reason and the help text of the error for a key without a value."""
 VARIABLE = re.compile(r"\$(?:\{(\w+)(?::-([^}]*))?\}|(\w+))")
