@@ -131,8 +131,9 @@ def _entry(key: str, value: object, location: Location) -> Entry:
         return location.entry(key, [_entry(f"{key}[{n}]", one, location) for n, one in enumerate(value)])
     if isinstance(value, Name):
         last = value.last
-        word = last if _is_torch(value) or key in KEPT or not last.isupper() else last.lower()
-        return location.entry(key, word)
+        # the members of most enumerations are written in lowercase, but not `TaskType.CAUSAL_LM`
+        kept = _is_torch(value) or key == "lora_task_type" or not last.isupper()
+        return location.entry(key, last if kept else last.lower())
     try:
         return location.entry(key, checked(value, location.line))
     except Unreadable:
