@@ -239,7 +239,7 @@ def _by_names(given: Given, script: own_script.Script, overrides: Overrides) -> 
     own_script.report_unread(draft, script, line)
     _dropped(draft, line)
     _config_file(draft, given)
-    entries = own_script.of_method(draft, script.declared, entries)
+    entries = dict(own_script.of_method(draft, script.declared, entries))
     if chat:
         entries = fastchat.fastchat(draft, entries, line.program, overrides)
         # FastChat's scripts use `evaluation_strategy`, so they need a version of transformers that has this argument
