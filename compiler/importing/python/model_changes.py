@@ -73,7 +73,8 @@ def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine
     changed = [
         location
         for location, loop in machine.parameters
-        if not own or _leads_to(ancestors(loop.receiver), own) is not False
+        if (not own or _leads_to(ancestors(loop.receiver), own) is not False)
+        and not _of_reference(loop.receiver, trainer, machine)
     ]
     for location in changed[:3]:
         draft.error(location.entry("parameters"), *LOOP)
@@ -111,6 +112,16 @@ def _steps(draft: Draft, model: Model) -> None:
         else:
             draft.error(found, "the script passes the model to a function that xpc does not read",
                         "leave it out if it changes no weights")  # fmt: skip
+
+
+def _of_reference(value: object, trainer: Object, machine: Machine) -> bool:
+    """Whether a value is a part of the reference model. A function of the script may load both models, on one line; so
+    the values are compared themselves, with those of the call that made the trainer.
+    """
+    made = next((one for one in machine.calls if _is_at(one, trainer) and one.path == trainer.path), trainer)
+    both = [program.argument(made, name) for name in ("ref_model", "model")]
+    reference, model = ({id(one) for one in ancestors(each and each.value)} for each in both)
+    return any(id(one) in reference - model for one in ancestors(value))
 
 
 LIBRARY = re.compile(

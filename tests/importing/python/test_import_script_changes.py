@@ -117,6 +117,21 @@ def test_frozen_parameters_are_named(change: str) -> None:
     assert not script(model + "print(list(map(lambda p: p.shape, model.parameters())))\n" + ROWS + train).draft.wrong
 
 
+@pytest.mark.parametrize(("frozen", "named"), [("reference", False), ("model", True)])
+def test_only_the_reference_may_be_frozen(frozen: str, named: bool) -> None:
+    found = script(f"""
+from trl import DPOConfig, DPOTrainer
+def load(name):
+    return AutoModelForCausalLM.from_pretrained(name)
+model, reference = load("Qwen/Qwen2.5-0.5B"), load("Qwen/Qwen2.5-0.5B")
+for one in {frozen}.parameters():
+    one.requires_grad = False
+{ROWS}
+DPOTrainer(model, ref_model=reference, args=DPOConfig("out"), train_dataset=rows).train()
+""")
+    assert any("parameters or modules changes them" in one for one in found.messages) is named, found.messages
+
+
 @pytest.mark.parametrize(("mask", "reads"), [
     ("labels[:len(asked)] = [-100] * len(asked)", True),
     ("for i in range(len(asked)):\n        labels[i] = -100", True),
