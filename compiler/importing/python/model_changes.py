@@ -240,12 +240,9 @@ def _continued(draft: Draft, model: Model, trainer: Object, read: Callable[[str]
         return
     found = entry("adapter", given)
     if model.adapter is not None or _is_set(program.argument(trainer, "peft_config")):
-        draft.error(
-            found,
-            "the script loads an adapter and trains another one: TRL before 0.23 merges the first into the model, and "
-            "later versions refuse it",
-            "merge it first, and name the merged model",
-        )
+        why = ("the script loads an adapter and trains another one: TRL before 0.23 merges the first into the model, "
+               "and later versions refuse it")  # fmt: skip
+        draft.error(found, why, "merge it first, and name the merged model")
         return
     trainable = loaded.keywords.get("is_trainable") if (loaded := model.continuing) is not None else None
     if trainable is None or trainable.value is not True:

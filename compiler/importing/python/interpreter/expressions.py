@@ -50,25 +50,15 @@ def _subscript(machine: Machine, node: ast.Subscript) -> object:
     """Evaluate an index or a slice."""
     value = machine.evaluate(node.value)
     if isinstance(node.slice, ast.Slice):
-        ends: list[Any] = [
-            None if one is None else machine.evaluate(one) for one in (node.slice.lower, node.slice.upper)
-        ]
-        if isinstance(value, list) and row_lists.is_row_list(machine, value) and node.slice.step is None:
+        location, plain = machine.location(node), node.slice.step is None
+        ends: list[Any] = [one and machine.evaluate(one) for one in (node.slice.lower, node.slice.upper)]
+        if isinstance(value, list) and row_lists.is_row_list(machine, value) and plain:
             return row_lists.part(machine, value, ends, node)
         if isinstance(value, str | list | tuple) and all(one is None or isinstance(one, int) for one in ends):
-            return (
-                value[slice(ends[0], ends[1])]
-                if node.slice.step is None
-                else machine.unknown(node, "a slice with a step")
-            )
+            return value[slice(*ends)] if plain else machine.unknown(node, "a slice with a step")
         if isinstance(value, Object):
-            return Object(
-                f"{value.path}[{':' if node.slice.step is None else '::'}]",
-                [Argument(one, machine.location(node)) for one in ends],
-                {},
-                machine.location(node),
-                value,
-            )
+            given = [Argument(one, location) for one in ends]
+            return Object(f"{value.path}[{':' if plain else '::'}]", given, {}, location, value)
         return machine.unknown(node, "it is a part of a value that is not known", value)
     return item(machine, value, machine.evaluate(node.slice), node)
 
@@ -215,21 +205,19 @@ def _call(machine: Machine, node: ast.Call) -> object:
         machine.saved.update(one.value for one in positional[:1] if isinstance(one.value, str))
     keywords: dict[str, Argument] = {}
     for key in node.keywords:
-        value = machine.evaluate(key.value)
+        value, location = machine.evaluate(key.value), machine.location(key.value)
         if key.arg is not None:
-            keywords[key.arg] = Argument(value, machine.location(key.value))
+            keywords[key.arg] = Argument(value, location)
             continue
         if isinstance(value, Instance):
             value = Table(value.attributes, value.locations)
         if not isinstance(value, dict):
-            keywords[f"**{len(keywords)}"] = Argument(
-                machine.inherited(key.value, "`**` unpacks a value that is not known", value),
-                machine.location(key.value),
-            )
+            unread = machine.inherited(key.value, "`**` unpacks a value that is not known", value)
+            keywords[f"**{len(keywords)}"] = Argument(unread, location)
             continue
         locations = getattr(value, "locations", {})
         for name, inner in value.items():
-            keywords[str(name)] = Argument(inner, locations.get(name, machine.location(key.value)))
+            keywords[str(name)] = Argument(inner, locations.get(name, location))
     return machine.call(function, positional, keywords, node)
 
 

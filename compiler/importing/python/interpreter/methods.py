@@ -207,12 +207,7 @@ def list_method(machine: Machine, owner: list[object], name: str, values: list[o
         if values[0] not in owner:
             machine.journal.change(owner, [*owner, values[0]])
         return None
-    if (
-        name in ("remove", "discard")
-        and values
-        and isinstance(values[0], Scalar)
-        and all(isinstance(one, Scalar) for one in owner)
-    ):
+    if name in ("remove", "discard") and values and all(isinstance(one, Scalar) for one in (*owner, values[0])):
         at = owner.index(values[0]) if values[0] in owner else len(owner)
         machine.journal.change(owner, [*owner[:at], *owner[at + 1 :]])
         return None

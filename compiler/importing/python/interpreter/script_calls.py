@@ -56,13 +56,8 @@ def call(
         return _construct(machine, function, positional, keywords, node)
     if isinstance(function, Bound):
         if isinstance(function.function, Function) and function.receiver is not None:
-            return _follow(
-                machine,
-                function.function,
-                [Argument(function.receiver, machine.location(node)), *positional],
-                keywords,
-                node,
-            )
+            own = Argument(function.receiver, machine.location(node))
+            return _follow(machine, function.function, [own, *positional], keywords, node)
         if function.keywords or isinstance(function.function, Function):
             return machine.call(function.function, positional, {**function.keywords, **keywords}, node)
         return method(machine, function, positional, keywords, node)
@@ -253,12 +248,8 @@ def _fields(machine: Machine, made: Instance, positional: list[Argument], keywor
         else:
             for name in names:
                 value = given.value if isinstance(given.value, Unknown) else None
-                why, at = (
-                    ("`**` unpacks a value that is not known", given.location)
-                    if value is None
-                    else (value.why, value.location)
-                )
-                made.attributes[name] = Unknown(why, at)
+                unread = value or Unknown("`**` unpacks a value that is not known", given.location)
+                made.attributes[name] = Unknown(unread.why, unread.location)
 
 
 def _nested(machine: Machine, kind: Class, name: str, given: Argument) -> object:

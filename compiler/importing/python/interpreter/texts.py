@@ -112,7 +112,6 @@ def formatted(
             elif index is None and field_ in keywords:
                 parts.append(keywords[field_].value)
             else:
-                return machine.unknown(
-                    node, f"a text with the field `{field_[:40]}`, for which the script gives no value"
-                )
+                why = f"a text with the field `{field_[:40]}`, for which the script gives no value"
+                return machine.unknown(node, why)
     return joined(machine, parts, node)

@@ -38,11 +38,8 @@ def configuration(machine: Machine, function: Function) -> object:
             folder = machine.option("config_path") or words.get("config_path", ".")
             name = machine.option("config_name") or words.get("config_name")
             if isinstance(folder, str) and name is None and dotted(one) == "hydra.main":
-                why = (
-                    "the script takes `--config-name` from its command line, without a default: "
-                    "`--set config_name=VALUE` gives it"
-                )
-                return machine.unknown(one, why)
+                how = "without a default: `--set config_name=VALUE` gives it"
+                return machine.unknown(one, f"the script takes `--config-name` from its command line, {how}")
             if not isinstance(folder, str) or not isinstance(name, str):
                 return None
             folder = posixpath.normpath(posixpath.join(posixpath.dirname(function.label), folder))
@@ -127,9 +124,8 @@ def _change(machine: Machine, root: Table, word: str, folder: str, node: ast.AST
         group = path.partition("@")[0]
         inner = _file(machine, posixpath.join(folder, group), text, [MOST], [])
         if inner is not None:
-            _placed(
-                machine, root, posixpath.join(folder, group, f"{text}.yaml"), path.partition("@")[2] or group, inner
-            )
+            name = posixpath.join(folder, group, f"{text}.yaml")
+            _placed(machine, root, name, path.partition("@")[2] or group, inner)
             return
     table[last] = scalar(text or "")
     table.locations[last] = machine.location(node)
