@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from xpc.compiler.importing import keys
 from xpc.compiler.importing.draft import Draft
@@ -52,7 +53,8 @@ def gather(entries: Entries, model: Model, trainer: Object) -> None:
         # The script merges an adapter into its base before it trains. The spec's model gets the adapter's name, and
         # the user has to merge this adapter, too.
         entries.add("model_name_or_path", model.continued)
-    for owner in (trainer.keywords.get("model_init_kwargs"), _init_kwargs(entries)):
+    owners = (trainer.keywords.get("model_init_kwargs"), _init_kwargs(entries))
+    for owner in owners:
         if owner is not None and isinstance(owner.value, dict):
             locations = getattr(owner.value, "locations", {})
             call = Object(
@@ -65,7 +67,7 @@ def gather(entries: Entries, model: Model, trainer: Object) -> None:
     if model.dtype is not None:
         entries.add("dtype", model.dtype)
         entries.values.pop("torch_dtype", None)
-    _quantization(entries, loaded)
+    _quantization(entries, loaded, owners)
     if loaded is not None and is_unsloth(loaded):
         _unsloth(entries, loaded, trainer)
     _adapter(entries, model, trainer)
@@ -154,12 +156,11 @@ def _is_own_config(value: object) -> bool:
     return set_ <= set(HARMLESS) and given <= harmless | set(HARMLESS)
 
 
-def _quantization(entries: Entries, loaded: Object | None) -> None:
+def _quantization(entries: Entries, loaded: Object | None, owners: Iterable[Argument | None]) -> None:
     given = None if loaded is None else loaded.keywords.get("quantization_config")
-    if given is None and entries.config is not None:
-        init = _init_kwargs(entries)
-        if init is not None and isinstance(init.value, dict) and "quantization_config" in init.value:
-            given = Argument(init.value["quantization_config"], init.location)
+    for one in owners:
+        if given is None and one is not None and isinstance(one.value, dict) and "quantization_config" in one.value:
+            given = Argument(one.value["quantization_config"], one.location)
     direct = [one for one in ("load_in_4bit", "load_in_8bit") if loaded is not None and one in loaded.keywords]
     for name in direct:
         assert loaded is not None

@@ -399,6 +399,19 @@ Mine(model="Qwen/Qwen2.5-0.5B", args=SFTConfig("out"), train_dataset=load_datase
     assert found.draft.wrong != ordered
 
 
+@pytest.mark.parametrize("given", ["model_init_kwargs=loaded, args=SFTConfig('out')",
+                                   "args=SFTConfig('out', model_init_kwargs=loaded)"])  # fmt: skip
+def test_quantization_among_the_arguments_of_loading_counts(given: str) -> None:
+    found = script(f"""
+from transformers import BitsAndBytesConfig
+loaded = dict(quantization_config=BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4"))
+SFTTrainer(model="Qwen/Qwen2.5-0.5B", {given}, peft_config=LoraConfig(r=8),
+           train_dataset=load_dataset("org/rows", split="train")).train()
+""")
+    assert not found.draft.wrong, found.messages
+    assert "qlora {" in found.text
+
+
 def test_a_notebook_is_imported_with_its_cells() -> None:
     cells = [
         {"cell_type": "markdown", "source": ["# x"]},
