@@ -226,7 +226,9 @@ def _by_names(given: Given, script: own_script.Script, overrides: Overrides) -> 
             handbook.with_packing(entries, trlyaml.method_of(stated, line.file, entries, entries), overrides)
         )
     fitting = script.draft.fitting if script.draft is not None else ()
-    draft, source = trlyaml.start(stated, entries, line.file, None, script_text, fitting)
+    # defaults of the script's own classes do not show the version: Open-R1's classes of 2025 stay in later copies
+    dating = {key: one for key, one in entries.items() if script.declared.get(key) is not one}
+    draft, source = trlyaml.start(stated, entries, line.file, dating, script_text, fitting)
     handbook.report(draft, entries, keys, overrides)
     draft.trl_rewards = not script_text or "trl.rewards" in script_text
     for key, name in short.items():

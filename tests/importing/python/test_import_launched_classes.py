@@ -351,6 +351,22 @@ def test_default_of_the_scripts_own_class_for_another_method_is_for_its_own_code
     assert any("sft has no such setting" in one for one in launched(tmp_path, command, script).messages)
 
 
+def test_defaults_of_the_scripts_own_class_do_not_date_the_command(tmp_path: Path) -> None:
+    script = HEAD.replace("SFTConfig, SFTTrainer", "GRPOConfig, GRPOTrainer, ScriptArguments") + (
+        "from dataclasses import dataclass, field\n@dataclass\nclass Config(GRPOConfig):\n"
+        "    benchmarks: list = field(default_factory=list)\n    overwrite_hub_revision: bool = False\n"
+        "    hub_model_revision: str = 'main'\n    callbacks: list = field(default_factory=list)\n"
+        "args, config, model = TrlParser((ScriptArguments, Config, ModelConfig)).parse_args_and_config()\n"
+        "rows = load_dataset(args.dataset_name, split='train').filter(lambda row: keep(row))\n"
+        "GRPOTrainer(model=model.model_name_or_path, args=config, reward_funcs=known(args),\n"
+        "            train_dataset=rows).train()\n"
+    )
+    more = " --num_generations 8 --reward_funcs accuracy --importance_sampling_level token\n"
+    found = launched(tmp_path, NAMED.replace("\n", more).replace("train.py", "grpo.py"), script, name="grpo.py")
+    assert "level = token" in found.text
+    assert min(float(one) for one in found.draft.fitting) >= 0.20
+
+
 def test_a_trainer_that_is_not_in_the_repository_is_an_error(tmp_path: Path) -> None:
     script = HEAD + (
         "from pairs import PairTrainer\nargs, config = TrlParser((ModelConfig, SFTConfig)).parse_args_and_config()\n"
