@@ -6,11 +6,12 @@ later, after the model is loaded and the first completions are generated (``GRPO
 
 import asyncio
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
-from inspect import iscoroutinefunction
+from inspect import iscoroutinefunction, unwrap
 from typing import Any
 
 from ...core.errors import RunError, first_line, put, say, shown
@@ -106,32 +107,31 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @contextmanager
-    def watched(given: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
-        where = f"called with {len(given['completions'])} completions, the first for the prompt "
-        where += _question(given["prompts"][0])
+    def judged(given: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], list[Any]]]:
+        """A context that appends to the list what the function returns. Then the list has the function's values."""
+        returned = list[Any]()
+        size, question = len(given["completions"]), _question(given["prompts"][0])
+        where = f"called with {size} completions, the first for the prompt {question}"
         with _reported(f"the reward {name_of(function)}, {where}"):
             try:
-                yield {**given, "prompts": own_messages(given["prompts"])}, where
+                yield {**given, "prompts": own_messages(given["prompts"])}, returned
+                values = _values(returned[0])
             except Exception as error:  # the function may raise any exception
                 raise RunError(_raised(function, error, where), local=True) from error
-
-    def judged(returned: Any, values: list[Any] | None, size: int, where: str) -> Any:
-        why = _problem(function, returned, values, size, where)
+        why = _problem(function, returned[0], values, size, where)
         if why is not None:
             raise RunError(why, local=True)
-        return values
+        returned[:] = values or []
 
     async def asynchronous(**given: Any) -> Any:
-        with watched(given) as (own, where):
-            returned = await function(**own)
-            values = _values(returned)
-        return judged(returned, values, len(given["completions"]), where)
+        with judged(given) as (own, returned):
+            returned.append(await function(**own))
+        return returned
 
     def synchronous(**given: Any) -> Any:
-        with watched(given) as (own, where):
-            returned = function(**own)
-            values = _values(returned)
-        return judged(returned, values, len(given["completions"]), where)
+        with judged(given) as (own, returned):
+            returned.append(function(**own))
+        return returned
 
     synchronous.__name__ = name_of(function)
     return wraps(function)(asynchronous if iscoroutinefunction(function) else synchronous)
@@ -140,12 +140,12 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
 @contextmanager
 def _reported(call: str) -> Iterator[None]:
     """Print a line while a call does not return. Each process prints its own: the others wait for it in silence."""
-    ended = threading.Event()
+    ended, begun = threading.Event(), time.monotonic()
 
     def report(seconds: float = SECONDS) -> None:
-        while not ended.wait(seconds if seconds == SECONDS else seconds / 2):
-            put(f"[run] {shown(call)}, has not returned for {seconds:.0f} s")
-            seconds *= 2
+        while not ended.wait(seconds):
+            put(f"[run] {shown(call)}, has not returned for {time.monotonic() - begun:.0f} s")
+            seconds = time.monotonic() - begun
 
     threading.Thread(target=report, daemon=True).start()
     try:
@@ -161,12 +161,15 @@ def _question(prompt: object) -> str:
 
 
 def _raised(function: Callable[..., Any], error: BaseException, where: str) -> str:
-    frames = traceback.extract_tb(error.__traceback__)
-    file = getattr(getattr(function, "__code__", None), "co_filename", None)
-    own = [one for one in frames if one.filename == file]
-    line = f" in line {own[-1].lineno} of {file}" if own else ""
-    what = first_line(error).rstrip(".")
-    return f"the reward {name_of(function)} raised {type(error).__name__}: {what}{line}, {where}"
+    return f"{raised(f'the reward {name_of(function)}', function, error)}, {where}"
+
+
+def raised(what: str, function: Any, error: BaseException) -> str:
+    """A sentence about an exception of ``function``: with its message, and the line in the function's file."""
+    code = getattr(unwrap(function), "__code__", None) if callable(function) else None
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if code and one.filename == code.co_filename]
+    line = f" in line {frames[-1].lineno} of {frames[-1].filename}" if frames else ""
+    return f"{what} raised {type(error).__name__}: {first_line(error).rstrip('.')}{line}"
 
 
 def _values(returned: Any) -> list[object] | None:

@@ -9,7 +9,6 @@ which is earlier than trl.
 import asyncio
 import inspect
 import threading
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy, deepcopy
 from functools import cache, wraps
@@ -20,6 +19,7 @@ from ...core.errors import RunError, first_line, say
 from ...core.feature import Bundle, Feature, Model, Tokenizer, Trainer
 from ..launch.time_limit import TooSlow, time_limit
 from . import tool_calls
+from .reward_calls import raised
 from .rewards import of_file
 
 Function = Callable[..., Any]
@@ -108,7 +108,7 @@ def instance_of(environment: type) -> object:
     try:
         return environment()
     except Exception as error:  # the class may raise any exception
-        raise RunError(_raised("the environment", environment.__name__, environment, error)) from error
+        raise RunError(raised(f"the environment {environment.__name__}", environment, error)) from error
 
 
 def method_names(environment: type | None) -> list[str]:
@@ -207,7 +207,7 @@ def limited(function: Function, seconds: float, checked: Callable[[object], str 
         except Exception as error:
             if not reported:
                 reported.append(name)
-                say(f"{_raised('the tool', name, function, error)}; the model reads the error as the tool's result")
+                say(f"{raised(f'the tool {name}', function, error)}; the model reads the error as the tool's result")
             raise
 
     @wraps(function)
@@ -215,7 +215,7 @@ def limited(function: Function, seconds: float, checked: Callable[[object], str 
         try:
             returned = call(*args, **given)
         except Exception as error:  # the method may raise any exception
-            raise RunError(_raised("the environment's", name, function, error), local=True) from error
+            raise RunError(raised(f"the environment's {name}", function, error), local=True) from error
         why = checked(returned) if checked is not None else None
         if why is not None:
             raise RunError(f"the environment's {name} {why}", local=True)
@@ -259,13 +259,6 @@ def _not_a_reward(value: object) -> str | None:
     if value is None or (isinstance(value, int | float) and value not in (float("inf"), float("-inf"))):
         return None
     return f"returned {type(value).__name__} ({value!r:.80}); it must return a finite number or None"
-
-
-def _raised(kind: str, name: str, function: object, error: BaseException) -> str:
-    code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
-    frames = [one for one in traceback.extract_tb(error.__traceback__) if code and one.filename == code.co_filename]
-    line = f" in line {frames[-1].lineno} of {frames[-1].filename}" if frames else ""
-    return f"{kind} {name} raised {type(error).__name__}: {first_line(error)}{line}"
 
 
 _loops: list[asyncio.AbstractEventLoop] = []
