@@ -80,8 +80,7 @@ def complete(location: CursorContext) -> list[Item]:
     path = setting_of_value(location)
     if path:
         return list(_values(BY_PATH[path]))
-    found = list(_names(location))
-    return list({one.label: one for one in found}.values())
+    return list({one.label: one for one in _names(location)}.values())
 
 
 def _names(location: CursorContext) -> Iterator[Item]:
@@ -158,17 +157,14 @@ def _registered() -> Iterator[Item]:
 
 def _values(row: Setting) -> Iterator[Item]:
     """The legal values of a setting. For a setting that takes a number, these are its default and an example."""
-    if row.path == "target":
-        yield from (Item(one, one, "value") for one in stacks.names())
-    elif row.kind is k.HARDWARE:
+    choices = stacks.names() if row.path == "target" else ("true", "false") if row.kind is k.FLAG else row.choices
+    if row.kind is k.HARDWARE:
         yield from (Item(one, f"8 x {one}", "gpu") for one in registry.gpu_names())
         yield Item("cpu", "cpu", "gpu")
     elif row.kind is k.MODEL:
         yield from (Item(one, one, "model") for one in registry.model_names())
-    elif row.choices:
-        yield from (Item(one, one, "value", row.doc) for one in row.choices)
-    elif row.kind is k.FLAG:
-        yield from (Item(one, one, "value", row.doc) for one in ("true", "false"))
+    elif choices:
+        yield from (Item(one, one, "value", row.doc) for one in choices)
     else:
         default = None if row.default is None else show(row, row.default)
         for one in dict.fromkeys(filter(None, (default, row.kind.example))):

@@ -15,19 +15,14 @@ from xpc.compiler.pipeline import Checked
 
 def hover(location: CursorContext, checked: Checked) -> str | None:
     """The explanation of a word in Markdown, or None for an unknown word."""
-    path = setting_of_value(location) or setting_named(location)
-    word = location.token.text
-    if path in BY_PATH:
-        value = value_here(checked, path)
-        return _fenced(explain(path) or "") + (f"\n\nIn this spec:\n\n{_fenced(value)}" if value else "")
-    about = None if word.startswith('"') else explain(path or re.split(r"[:\[]", word)[0])
+    path, word = setting_of_value(location) or setting_named(location), location.token.text
+    about = None if path not in BY_PATH and word.startswith('"') else explain(path or re.split(r"[:\[]", word)[0])
     # a number of GPUs, an `x`, `cpu` or the name of a GPU; also `with 2 x cpu` in the first line
-    if (location.clause == "hardware" or location.follows == "x") and not location.key:
+    if not path and (location.clause == "hardware" or location.follows == "x") and not location.key:
         count = word in ("x", "cpu") or (word[:1].isdecimal() and about is None)
-        about = explain("hardware") if count else about
-        value = value_here(checked, "hardware")
-        return _fenced(about or "") + (f"\n\nIn this spec:\n\n{_fenced(value)}" if value else "") if about else None
-    return _fenced(about) if about else None
+        about, path = explain("hardware") if count else about, "hardware"
+    value = value_here(checked, path) if path in BY_PATH else None
+    return _fenced(about) + (f"\n\nIn this spec:\n\n{_fenced(value)}" if value else "") if about else None
 
 
 def _fenced(text: str) -> str:

@@ -5,6 +5,7 @@ name.
 from __future__ import annotations
 
 import os
+from itertools import pairwise
 
 from xpc.compiler.language_server.cursor_context import CursorContext, locations
 from xpc.grammar.record import record
@@ -29,9 +30,7 @@ def definition(location: CursorContext, text: str, path: str) -> Target | None:
     if word.startswith('"'):
         found = os.path.join(os.path.dirname(path), word.strip('"'))
         return Target(os.path.normpath(found)) if os.path.isfile(found) else None
-    before = None
-    for one in locations(text):
-        if before is not None and before.first and before.token.text == "data" and one.token.text == word:
+    for before, one in pairwise(locations(text)):
+        if before.first and before.token.text == "data" and one.token.text == word:
             return Target(path, one.token.start, one.token.end)
-        before = one
     return None

@@ -14,7 +14,7 @@ from pygls.workspace import TextDocument
 from xpc.compiler import __version__
 from xpc.compiler.files.file_memory import user_memory
 from xpc.compiler.files.inputs import open_spec
-from xpc.compiler.language_server.completion import Item, complete, without_locations
+from xpc.compiler.language_server.completion import complete, without_locations
 from xpc.compiler.language_server.cursor_context import CursorContext, context_at
 from xpc.compiler.language_server.hover import hover
 from xpc.compiler.language_server.navigation import definition
@@ -121,14 +121,9 @@ def publish(uri: str) -> None:
 
 
 @SERVER.feature(types.TEXT_DOCUMENT_DID_OPEN)
-def opened(server: LanguageServer, params: types.DidOpenTextDocumentParams) -> None:
-    """Check a document immediately after it was opened."""
-    publish(params.text_document.uri)
-
-
 @SERVER.feature(types.TEXT_DOCUMENT_DID_SAVE)
-def saved(server: LanguageServer, params: types.DidSaveTextDocumentParams) -> None:
-    """Check a document again after it was saved, because the specs that it extends may have changed, too."""
+def opened(server: LanguageServer, params: types.DidOpenTextDocumentParams | types.DidSaveTextDocumentParams) -> None:
+    """Check a document after it was opened, and again after each save: the specs that it extends may have changed."""
     publish(params.text_document.uri)
 
 
@@ -171,7 +166,8 @@ def completed(server: LanguageServer, params: types.CompletionParams) -> list[ty
     return [
         types.CompletionItem(
             one.label, kind=SORTS[one.sort], documentation=one.doc or None, sort_text=f"{number:04d}",
-            text_edit=types.TextEdit(span, _inserted(one, fills)), filter_text=one.label,
+            text_edit=types.TextEdit(span, one.insert if fills else without_locations(one.insert)),
+            filter_text=one.label,
             insert_text_format=types.InsertTextFormat.Snippet if fills and one.sort == "snippet" else None,
         )
         for number, one in enumerate(complete(location))
@@ -184,10 +180,6 @@ def _knows_snippets(server: LanguageServer) -> bool:
     completion = abilities.completion if abilities is not None else None
     item = completion.completion_item if completion is not None else None
     return item is not None and bool(item.snippet_support)
-
-
-def _inserted(item: Item, fills: bool) -> str:
-    return without_locations(item.insert) if item.sort == "snippet" and not fills else item.insert
 
 
 @SERVER.feature(types.TEXT_DOCUMENT_DEFINITION)

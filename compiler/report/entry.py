@@ -131,18 +131,13 @@ def entries(folders: Sequence[str], bundle: str | None) -> list[Entry]:
     for folder, one in named:
         if labels.count(one.label) > 1:
             one.label = folder
-    first = found[0].bundle
-    for one in found[1:]:
-        if (
-            first is not None
-            and first.operand is not None
-            and one.bundle is not None
-            and one.bundle.operand is not None
-        ):
-            try:
-                one.diff = compare_operands(first.operand, one.bundle.operand)
-            except DoesNotCompile:
-                one.notes.append("its spec cannot be compared with the spec of the first run")
-        else:
+    first, *others = (None if one.bundle is None else one.bundle.operand for one in found)
+    for one, operand in zip(found[1:], others, strict=True):
+        if first is None or operand is None:
             one.notes.append("its spec cannot be compared with the spec of the first run, because a bundle is missing")
+            continue
+        try:
+            one.diff = compare_operands(first, operand)
+        except DoesNotCompile:
+            one.notes.append("its spec cannot be compared with the spec of the first run")
     return found

@@ -101,9 +101,12 @@ def _machine(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
     devices = dict.fromkeys(cut(start.get("device")) for start in starts)
     gpu = "" if spec is None else "cpu" if spec.hardware.gpu is None else spec.hardware.gpu.name
     yield Row("Machine", "device", "" if spec is None else spec.text("hardware"), gpu, ", ".join(devices))
-    for index, start in enumerate(starts):
-        name = f"start {index + 1}" if index else "started"
-        yield Row("Machine", name, actual=f"{cut(start['started'])}, from step {start['step']:,}")
+    for count, start in enumerate(starts, 1):
+        yield Row(
+            "Machine",
+            f"start {count}" if count > 1 else "started",
+            actual=f"{cut(start['started'])}, from step {start['step']:,}",
+        )
     installed = {} if run is None else run.versions
     for name in sorted({*installed, *(() if one is None else one.pins)}):
         pin = "" if one is None else one.pins.get(name, "")
