@@ -29,11 +29,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--from", dest="kind", choices=KINDS, help="what FILE is (default: recognized by its keys)")
     parser.add_argument("--accelerate", metavar="FILE", help="the YAML that accelerate launches the run with")
     parser.add_argument("--deepspeed", metavar="FILE", help="the DeepSpeed JSON of the run")
-    parser.add_argument(
-        "--hardware",
-        metavar="TEXT",
-        help="the GPUs of one node, such as '8 x h100-80gb'; without a number as many as FILE states",
-    )
+    parser.add_argument("--hardware", metavar="TEXT", help="the GPUs of one node, such as '8 x h100-80gb'")
     parser.add_argument("--nodes", type=int, metavar="N", help="number of nodes")
     parser.add_argument(
         "--method", choices=tuple(METHODS), help="training method (default: recognized by path and keys)"
