@@ -12,7 +12,7 @@ from xpc.compiler.data.shapes import token_columns
 from xpc.compiler.data.structure import PLAIN, structure
 from xpc.compiler.data.turn_order import of_pair, of_preference, order, roles_of
 from xpc.compiler.spec.survey import Tally
-from xpc.grammar.record import field, mutable
+from xpc.grammar.record import entity, field
 from xpc.runtime.core.row_names import REASONING, ROLES
 
 PLACES = ("<image>", "<video>", "<audio>")
@@ -21,7 +21,7 @@ MANY = 256
 """Maximum number of columns, roles or properties that a survey lists. A file with more is not training data."""
 
 
-@mutable
+@entity
 class Counts:
     """For each property of rows, such as `unanswered`, the number of rows that have it, and the first of these rows."""
 

@@ -16,7 +16,7 @@ from xpc.compiler.files.digest import digest, sha256
 from xpc.compiler.files.folder_contents import LARGEST, read, tree
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.files.workspace import MAX_TEXT
-from xpc.grammar.record import mutable
+from xpc.grammar.record import entity
 
 TOTAL = 4 * 2**30
 """Maximum total size in bytes of a bundle's files."""
@@ -30,7 +30,7 @@ executable script with the same contents.
 """
 
 
-@mutable
+@entity
 class BundleTree:
     """The files below a folder. `digests` maps the name of each file to its SHA-256 in hex. `bytecode` has the digests
     of the .pyc files in `__pycache__` folders.

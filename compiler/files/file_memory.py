@@ -15,7 +15,7 @@ import time
 
 from xpc.compiler.files.digest import sha256
 from xpc.compiler.files.private_folder import private_folder, read, write
-from xpc.grammar.record import mutable
+from xpc.grammar.record import entity
 
 SETTLED = 2.0
 """A fact is not stored if the file was changed less than this many seconds ago. Some file systems record the same time
@@ -29,7 +29,7 @@ change in seconds since the epoch.
 """
 
 
-@mutable
+@entity
 class FileMemory:
     """Facts about files. They are stored in `folder`, which is created when the first fact is stored.
 

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Callable, Iterator
 from errno import EISDIR
 
-from xpc.grammar.record import field, mutable
+from xpc.grammar.record import entity, field
 
 LARGEST = 64 * 2**20
 """Maximum size in bytes of a file in a bundle."""
@@ -32,7 +32,7 @@ COMPILED = re.compile(r"\.pyc(\.\d+)?\Z")
 """
 
 
-@mutable
+@entity
 class Tree:
     """The contents of a folder and its subfolders, by path relative to the folder.
 

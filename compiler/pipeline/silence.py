@@ -18,7 +18,7 @@ from xpc.compiler.language.codes import CODES, report
 from xpc.grammar.codes import CODES as SYNTAX
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label, Silenced
 from xpc.grammar.nearest import nearest
-from xpc.grammar.record import field, mutable
+from xpc.grammar.record import entity, field
 from xpc.grammar.scan import line_bounds, scan
 from xpc.grammar.source import Span
 from xpc.grammar.tree import Comment, File
@@ -38,7 +38,7 @@ file may contain thousands of unknown codes.
 EXAMPLE = "# xpc: allow XP410 the reason"
 
 
-@mutable
+@entity
 class Silence:
     """A comment that silences findings: its `codes`, each with its span, and the range of offsets to which it
     applies.

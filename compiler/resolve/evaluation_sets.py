@@ -17,11 +17,11 @@ from xpc.compiler.spec.resources import DataSource, EvalSet
 from xpc.compiler.spec.values import Value, text_of
 from xpc.compiler.suggest.legal import answer
 from xpc.grammar.diagnostic import Label
-from xpc.grammar.record import evolve, mutable
+from xpc.grammar.record import entity, evolve
 from xpc.grammar.tree import List, Ref, String
 
 
-@mutable
+@entity
 class Sets:
     """Reads evaluation sets. Findings are added to `problems`, copies of local files to `bundled`."""
 
@@ -125,7 +125,7 @@ class Sets:
                 again, other = find_source(row, evolve(like_trained, columns=tuple(names)))
             if alike or again.found is None:
                 source, found = again, other
-        self.problems += found
+        self.problems.extend(found)
         splits = (one for one in ("test", "validation") if source.parts and source.of_split(one))
         return evolve(source, split=next(splits, source.split))
 

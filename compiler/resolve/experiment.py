@@ -30,7 +30,7 @@ from xpc.compiler.stacks import Stack
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.nearest import nearest_version
 from xpc.grammar.read import hidden_characters
-from xpc.grammar.record import evolve, field, mutable
+from xpc.grammar.record import entity, evolve, field
 from xpc.grammar.source import Span
 from xpc.grammar.tree import Ref, String, Train
 
@@ -52,7 +52,7 @@ def resolve(
     return _Resolver(loaded, workspace, error_codes).run()
 
 
-@mutable
+@entity
 class _Resolver:
     loaded: MergedSpec
     workspace: Workspace
@@ -339,7 +339,7 @@ class _Resolver:
         model, problems = find_model(
             node, label, config, None if revision is None else str(revision.value), self.workspace
         )
-        self.problems += problems
+        self.problems.extend(problems)
         if isinstance(node, Ref) and node.revision is not None and revision is None:
             revision = Value(node.revision, Origin(SPEC, label))
         if revision is not None or (model.revision is not None and model.path is None):

@@ -24,7 +24,7 @@ from xpc.compiler.spec.values import Origin, Value
 from xpc.compiler.stacks import Stack
 from xpc.grammar.diagnostic import Edit, Label
 from xpc.grammar.nearest import nearest
-from xpc.grammar.record import evolve, mutable
+from xpc.grammar.record import entity, evolve
 from xpc.grammar.tree import Call, List
 from xpc.grammar.tree import Value as Node
 
@@ -38,7 +38,7 @@ example.
 """
 
 
-@mutable
+@entity
 class MethodCheck:
     """Checks the settings of the method in `values`, and adds missing values. Files with rewards are read and copied
     into the bundle.

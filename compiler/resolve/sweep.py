@@ -19,7 +19,7 @@ from xpc.compiler.language.load import MergedSpec
 from xpc.compiler.language.typed import plain, show
 from xpc.compiler.language.values import InvalidValue
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
-from xpc.grammar.record import entity, evolve, field, mutable
+from xpc.grammar.record import entity, evolve, field
 from xpc.grammar.source import Source, Span
 from xpc.grammar.tree import Call, Clause, List, Name, Ref, Setting, String, Value
 
@@ -70,7 +70,7 @@ class Pick:
         )
 
 
-@mutable
+@entity
 class Grid:
     """The grid of a sweep. `groups` are its lists and zips. A member has one pick from each group. `locations` maps
     each swept setting to the position of its name in the block.
@@ -348,7 +348,7 @@ class _Reader(Reporter):
 
                 problems.append(answer(value))
             shown.append((one, self.shown(schema.BY_PATH[one], item, value)))
-        self.out.problems += [fitted(one, path, node.span) for one in problems]
+        self.out.problems.extend(fitted(one, path, node.span) for one in problems)
         if problems or not found.items:
             return None
         # `zero3(offload=cpu)` is one value of `strategy`, and changes two settings

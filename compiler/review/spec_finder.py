@@ -19,7 +19,7 @@ from xpc.compiler.review.commit_paths import LONGEST_PATH, followed
 from xpc.compiler.review.repository import LINK, Commit, Repository
 from xpc.grammar.parse import parse
 from xpc.grammar.read import decode
-from xpc.grammar.record import mutable, record
+from xpc.grammar.record import entity, record
 
 DEEP = 8
 """From a spec, at most this many bases are followed: its base, the base's base, and so on. The compiler allows fewer,
@@ -58,7 +58,7 @@ def parents(path: str) -> list[str]:
     return [] if len(path) > LONGEST_PATH else [path[:at] for at, letter in enumerate(path) if letter == "/" and at]
 
 
-@mutable
+@entity
 class _File:
     trains: bool
     extends: str | None

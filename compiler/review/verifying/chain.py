@@ -33,7 +33,7 @@ from xpc.compiler.review.verifying import Verify
 from xpc.compiler.review.verifying.run_files import METRICS, RUN
 from xpc.compiler.rules import FIRST_RULE
 from xpc.grammar.diagnostic import ERROR
-from xpc.grammar.record import evolve, field, mutable
+from xpc.grammar.record import entity, evolve, field
 
 MOST = 100_000
 """Maximum number of folders that are visited."""
@@ -44,7 +44,7 @@ specs may extend it.
 Line = tuple[str, int]
 
 
-@mutable
+@entity
 class FolderContents:
     """The items below a folder: specs, bundles and sweeps, and the output folders of runs."""
 
@@ -103,7 +103,7 @@ def _walked(folder: str) -> FolderContents:
             folders.clear()
         else:
             paths = [os.path.normpath(os.path.join(where, one)) for one in sorted(names) if one.endswith(".xp")]
-            out.specs += [one for one in paths if os.path.isfile(one) and not os.path.islink(one)]
+            out.specs.extend(one for one in paths if os.path.isfile(one) and not os.path.islink(one))
     return out
 
 
