@@ -34,8 +34,8 @@ def flag_setting(row: schema.Setting, node: Value, typed: str) -> str | None:
     if isinstance(node, Number) and row.path in schema.ADAPTERS and NUMBER.fullmatch(typed):
         bits = row.path == "qlora" and node.value in (4, 8)  # `qlora = 4` may mean the bits or the rank
         return f"{row.name}(rank={typed})" if isinstance(node.value, int) and node.value > 1 and not bits else None
-    if row.path in schema.ADAPTERS and (size := BITS.search(typed)) is not None:
-        return "qlora" if "4" in size[0] else "lora(bits=8)"
+    if row.path in schema.ADAPTERS and (found := BITS.search(typed)) is not None:
+        return "qlora" if "4" in found[0] else "lora(bits=8)"
     inner = [
         one for one in schema.children(row.path) if typed in one.choices and typed not in ("none", "true", "false")
     ]
