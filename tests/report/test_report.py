@@ -238,6 +238,17 @@ def test_several_runs_are_columns_and_their_specs_are_compared(location: Path) -
     assert (change["before"], change["after"]) == (1e-05, 3e-05)
 
 
+def test_curves_of_several_runs_mark_evaluations_and_restarts(location: Path) -> None:
+    compiled(location, "y", SPEC)
+    run(location)
+    out = run(location, "y", starts=(0, 4))
+    put(out, {"metrics.jsonl": lines([*events(), {"step": 5, "eval_loss": 2.0}, {"step": 10, "eval_loss": 1.0}])})
+    assert report(parse(["out/x", "out/y", "--html", "r.html"]))[1] == 0
+    page = (location / "r.html").read_text()
+    assert page.count('class="eval" stroke="#d55e00"') == 1
+    assert page.count('class="restart" stroke="#d55e00"') == page.count('class="restart"') == 3
+
+
 def test_runs_of_other_rows_or_learned_tokens_have_no_best_run(location: Path) -> None:
     run(location)
     for change in ("data(unique)\n", "method sft(assistant_only)\n"):

@@ -25,7 +25,6 @@ class AllReduce(Feature):
         """Print the speed of an all-reduce over this node's GPUs. Ends the process if the all-reduce hangs."""
         count = bundle.run["processes_per_node"]
         watch = threading.Timer(PATIENCE, leave, [RunError(hangs(count))])
-        watch.daemon = True
         watch.start()
         try:
             result = speed("nccl", measure_node(count), SLOW)
