@@ -12,6 +12,7 @@ from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.plan.experiment import Plan, plan
 from xpc.compiler.report.run_record import RunRecord, table
 from xpc.compiler.review.finished_run import DECISIVE, contents, decisive_digest, read_json
+from xpc.compiler.review.installed import pins_of
 from xpc.compiler.review.operands import Operand, open_operand
 from xpc.compiler.spec.checked import CheckedSpec
 from xpc.grammar.record import evolve, field, record
@@ -137,11 +138,9 @@ def read_bundle(folder: str) -> BundleRecord:
     if not all(table(stated.get(name)) for name in ("arguments", "run", "method")):
         raise UsageError(f"{folder}/{DECISIVE[0]} does not belong to a bundle")
     try:
-        text = read(os.path.join(folder, "requirements.txt"), LARGEST_PINS).decode("utf-8", "replace")
+        pins = pins_of(read(os.path.join(folder, "requirements.txt"), LARGEST_PINS))
     except OSError:
-        text = ""
-    lines = (line.partition("#")[0].partition(";")[0].partition("==") for line in text.splitlines())
-    pins = {name.partition("[")[0].strip(): version.strip() for name, equals, version in lines if equals}
+        pins = {}
     copies_of: Mapping[str, str] = {}
     try:
         with open_operand(folder) as one:

@@ -53,13 +53,16 @@ def _all_pins(folder: str) -> dict[str, str]:
 
 
 def pins(path: str) -> dict[str, str]:
-    """Every `name==version` of a requirements file, as a mapping from name (without extras) to version. Raises
-    UsageError if it is not a regular file.
-    """
+    """The pins of a requirements file. Raises UsageError if it is not a regular file."""
     try:
-        text = read(path).decode("utf-8", "replace")
+        return pins_of(read(path))
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def pins_of(data: bytes) -> dict[str, str]:
+    """Every `name==version` of a requirements file, as a mapping from name (without extras) to version."""
+    text = data.decode("utf-8", "replace")
     lines = [line.partition("#")[0].partition(";")[0].partition("==") for line in text.splitlines()]
     return {name.partition("[")[0].strip(): version.strip() for name, equals, version in lines if equals}
 

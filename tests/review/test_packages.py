@@ -10,8 +10,14 @@ from compile_support import put, xpc
 from xpc.compiler.review import diff
 from xpc.compiler.review.compare import CODE
 from xpc.compiler.review.differences.packages import package_changes
+from xpc.compiler.review.installed import pins_of
 
 PIP = "requirements.txt"
+
+
+def test_a_pin_may_have_extras_a_marker_and_a_comment():
+    lines = b'trl[vllm]==1.16.0; python_version >= "3.10"\ntorch == 2.13.0  # for CUDA 12\nnumpy>=2\n'
+    assert pins_of(lines) == {"trl": "1.16.0", "torch": "2.13.0"}
 
 
 def test_comments_that_pip_reads_in_another_encoding_are_lines():
