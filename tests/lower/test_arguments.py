@@ -236,3 +236,11 @@ def test_a_setting_becomes_these_arguments(row: Row, stack: str) -> None:
         expected = {**row.arguments, **expected}
     payload = json.loads(compiled(text)["trainer_args.json"])
     assert {name: stated(payload, name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(("gpus", "averaged"), [(1, False), (8, True)])
+def test_tokens_are_averaged_across_several_processes_only(gpus: int, averaged: bool) -> None:
+    batch = "gbs=128 micro=16 seq=1024 mean=global_tokens"
+    text = spec(hardware=f"{gpus} x h100-80gb", strategy="ddp", batch=batch)
+    found = json.loads(compiled(text)["trainer_args.json"])["arguments"]
+    assert found["average_tokens_across_devices"] is averaged

@@ -13,7 +13,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from compile_support import REPOSITORY, put
+from compile_support import LOCAL, LOCAL_MODEL, REPOSITORY, put
 from report_support import ROWS, SPEC, compiled, events, lines, run
 
 from xpc.compiler.cli import main
@@ -200,6 +200,18 @@ def test_a_bundle_that_has_not_run_has_its_plan(location: Path) -> None:
     assert found["steps"]["planned"] == "10"
     run(location)
     assert rows("x.bundle")["status"]["ran"] == "finished"
+
+
+def test_a_bundle_elsewhere_finds_its_model_below_the_data_root(
+    location: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(location, {f"models/tiny/{name}": data for name, data in LOCAL_MODEL.items()})
+    put(location, {"y.xp": LOCAL})
+    assert main(["compile", "y.xp", "-o", "away/y.bundle"]) == 0
+    (note,) = rows("away/y.bundle")[""]["notes"]
+    assert "`models/tiny/config.json` is not there" in note
+    monkeypatch.setenv("XPC_DATA_ROOT", str(location))
+    assert rows("away/y.bundle")[""]["notes"] == []
 
 
 def test_a_bundle_is_found_by_its_digest_alone(location: Path) -> None:
