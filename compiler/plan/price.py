@@ -18,7 +18,7 @@ def prices(written: str) -> dict[str, float]:
     """
     out: dict[str, float] = {}
     for part in written.split(","):
-        name, equals, number = part.strip().rpartition("=")
+        name, equals, number = part.rpartition("=")
         gpu = find_gpu(name.strip()) if equals else None
         if equals and gpu is None:
             raise ValueError(f"`{name.strip()[:40]}` is not a GPU; `xpc list gpus` lists them")

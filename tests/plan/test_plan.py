@@ -25,8 +25,9 @@ from xpc.compiler.lower.disk import _checkpoints
 from xpc.compiler.pipeline import check_text
 from xpc.compiler.plan import GIB, coefficients
 from xpc.compiler.plan.experiment import _saves as saved
+from xpc.compiler.plan.from_spec import load_of
 from xpc.compiler.plan.load import Adapters
-from xpc.compiler.plan.memory import memory
+from xpc.compiler.plan.memory import _tied, memory
 from xpc.compiler.plan.time import range_of, table
 from xpc.compiler.registry.linear_layers import linear_layers
 from xpc.compiler.tuning import command
@@ -64,6 +65,22 @@ def test_exact_peaks_of_hugging_face_runs_are_within_the_bounds():
     assert len(found) > 50
     assert statistics.mean(found) <= 0.05
     assert max(found) <= 0.15
+
+
+@pytest.mark.parametrize(("hardware", "more", "micro", "size"), [
+    ("8 x h100-80gb", "ddp", 8, 8), ("8 x h100-80gb", "ddp", 4, 12), ("8 x h100-80gb", "zero2", 8, 6),
+    ("8 x h100-80gb", "fsdp1", 8, 6), ("8 x h100-80gb", "ddp lora(rank=8)", 8, 0),
+    ("8 x h100-80gb", "ddp freeze(except_last=2)", 8, 0),
+    ("1 x h100-80gb", "optimizer galore_adamw_layerwise(targets=all-linear)", 64, 12),
+])  # fmt: skip
+def test_the_gradients_of_a_tied_table(hardware, more, micro, size):
+    """`size` is the number of bytes for each number of the table: two gradients and their sum, which under DDP becomes
+    the stored gradient if none is stored yet. The file test_losses.py measures how many tensors exist.
+    """
+    written = {"model": "qwen2.5-0.5b", "hardware": hardware, "more": more.replace(" ", "\n", more.startswith("ddp "))}
+    text = SPEC.format(**written, batch=f"micro={micro} seq=512")
+    load = load_of(check_text(text.encode(), "run.xp", Workspace(ROOT)).spec)
+    assert _tied(load) == size * load.facts.vocab * load.facts.hidden
 
 
 def test_the_verdicts_of_measured_runs():

@@ -19,6 +19,8 @@ from method_runs import Trained, Warm, each_once, small, tensors
 from tiers import named
 
 from xpc.compiler.stacks import DEFAULT
+from xpc.runtime.core.errors import RunError
+from xpc.runtime.features.model.adapter_init import initialize_from_weights
 
 pytestmark = pytest.mark.slow
 
@@ -156,6 +158,31 @@ def test_it_begins_there_and_is_saved_for_the_published_base(runs: Runs, warm: W
     assert "initialized" not in again.output
     was, now = (tensors(os.path.join(one.out, "adapter_model.safetensors")) for one in (done, again))
     assert was == now
+
+
+def test_layers_begin_with_random_numbers_of_the_seed_and_are_as_wide_as_the_rank() -> None:
+    import torch
+
+    called: list[tuple[str, float]] = []
+
+    class Layer:
+        weight = torch.zeros(16, 8)
+
+        def get_base_layer(self) -> Layer:
+            return self
+
+        def pissa_init(self, _: str, kind: str) -> None:
+            called.append((kind, torch.rand(1).item()))
+
+    torch.manual_seed(7)
+    expected = torch.rand(1).item()
+    plan = {"init": "pissa", "init_iterations": 4, "rank": 8}
+    for seed in (7, 7, 8):
+        initialize_from_weights(plan, {"q_proj": Layer()}, seed)
+    assert called[:2] == [("pissa_niter_4", expected)] * 2
+    assert called[2] != called[0]
+    with pytest.raises(RunError, match="pissa finds only 8 directions in q_proj, fewer than the rank 9"):
+        initialize_from_weights({**plan, "rank": 9}, {"q_proj": Layer()}, 7)
 
 
 def test_eva_needs_as_many_tokens_as_the_rank(warm: Warm, ground: str, tmp_path: Path) -> None:

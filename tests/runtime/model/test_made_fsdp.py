@@ -35,7 +35,10 @@ plugin = FullyShardedDataParallelPlugin()
 bundle = SimpleNamespace(inside=lambda name: os.path.join(folder, name))
 trainer = SimpleNamespace(accelerator=SimpleNamespace(state=SimpleNamespace(fsdp_plugin=plugin)))
 rows = list(fsdp.Fsdp().made(bundle, trainer))
-print(json.dumps({"compared": [what for what, *_ in rows], "wrong": [row for row in rows if row[1] != row[2]]}))
+trainer.accelerator.state.fsdp_plugin = None
+off = list(fsdp.Fsdp().made(bundle, trainer))
+print(json.dumps({"compared": [what for what, *_ in rows], "wrong": [row for row in rows if row[1] != row[2]],
+                  "off": off}))
 """
 SPEC = """\
 xpc 1
@@ -70,6 +73,7 @@ def test_a_plugin_of_other_settings_is_found(warm: Warm, target: str, strategy: 
     put(folder, compiled(SPEC.format(strategy=strategy, target=target), str(tmp_path)))
     (same,) = warm.program(target, PROGRAM, folder, "{}")
     assert same["wrong"] == []
+    assert same["off"] == [["the sharding of accelerate", "FSDP", "off"]]
     assert len(same["compared"]) >= 5
     other = "FSDP_RESHARD_AFTER_FORWARD" if strategy == "fsdp1" else "FSDP_SHARDING_STRATEGY"
     for variable, (value, name) in CHANGED.items():

@@ -108,6 +108,14 @@ def test_a_call_without_an_inner_object_is_written_for_templates_that_need_one()
     assert call_forms.in_form(called(flat), both)["tool_calls"] == [flat]
 
 
+def test_the_parts_of_a_content_are_joined_if_all_are_texts() -> None:
+    parts: list[Any] = ["2 ", {"text": "+ "}, {"type": "text", "text": "2"}]
+    assert message_fields.packed({"role": "user", "content": parts}, "row 0")["content"] == "2 + 2"
+    for part, kind in (({"type": "text"}, "text"), ({"type": "image", "text": "2"}, "image"), (2, "int")):
+        with pytest.raises(RunError, match=f"row 0: a message has a part of the type '{kind}'"):
+            message_fields.packed({"role": "user", "content": [*parts, part]}, "row 0")
+
+
 def test_texts_in_a_list_are_contents() -> None:
     assert not empty(["What?"])
     assert empty([" ", {"type": "text", "text": ""}])
