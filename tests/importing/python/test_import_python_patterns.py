@@ -341,6 +341,23 @@ for name, column in (("org/a", "article"), ("org/b", "body")):
     assert [one.columns for one in found.draft.sources] == [("article",), ("body",)]
 
 
+@pytest.mark.parametrize("text", ["HEAD + row['q']", "asked(row)"])
+def test_a_formatting_function_has_the_variables_of_the_trainers_call(text: str) -> None:
+    found = script(f"""
+HEAD = "Q: "
+def asked(row):
+    return HEAD + row["q"]
+def form(row):
+    return {text} + " A: " + row["a"]
+trainer = SFTTrainer(model="Qwen/Qwen2.5-3B", args=SFTConfig("out"), formatting_func=form,
+                     train_dataset=load_dataset("org/rows", split="train"))
+HEAD = "Now ask: "
+trainer.train()
+""")
+    assert not found.draft.wrong, found.messages
+    assert 'prompt_template = "Q: {{ q }} A: "' in found.text
+
+
 @pytest.mark.parametrize("rows", ['load_dataset("org/rows")', 'load_from_disk("rows")', "own_rows()"])
 def test_a_filter_in_a_loop_over_the_splits_is_an_error(rows: str) -> None:
     change = LOOP.format(rows=rows, change='filter(lambda row: len(row["text"]) > 9)')

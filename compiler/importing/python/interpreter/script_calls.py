@@ -284,6 +284,9 @@ def library(
     if isinstance(receiver, Object) and path.endswith((".map", ".filter", ".apply")):
         positional = [Argument(_kept(one.value), one.location) for one in positional]
         keywords = {key: Argument(_kept(one.value), one.location) for key, one in keywords.items()}
+    elif "formatting_func" in keywords:
+        given = keywords["formatting_func"]
+        keywords = {**keywords, "formatting_func": Argument(_kept(given.value), given.location)}
     made = Object(path, positional, keywords, machine.location(node), receiver)
     machine.calls.append(made)
     if isinstance(receiver, Object):
@@ -304,13 +307,18 @@ def library(
 
 
 def _kept(function: object) -> object:
-    """A function with the values that its variables have now, because `map` calls it immediately. Any other value is
-    returned unchanged.
+    """A function with the values that its variables have now, because `map` or the trainer calls it immediately. The
+    same holds for the functions of its module that it may call. Any other value is returned unchanged.
     """
     if not isinstance(function, Function):
         return function
     function.called = True
-    return Function(function.node, [dict(scope) for scope in function.scopes], function.label, function.owner, True)
+    scopes = {id(scope): dict(scope) for scope in function.scopes}
+    for scope in scopes.values():
+        for name, one in scope.items():
+            if isinstance(one, Function) and scopes.keys() >= set(map(id, one.scopes)):
+                scope[name] = Function(one.node, [scopes[id(each)] for each in one.scopes], one.label, one.owner)
+    return Function(function.node, list(scopes.values()), function.label, function.owner, True)
 
 
 def _as_dict(config: Object) -> Table:
