@@ -199,7 +199,7 @@ def _report_argument(draft: Draft, line: Line, key: str, one: Entry, used: set[s
         draft.error(one, f"`{line.program}` has no such argument", "leave it out if it does not change the training")
 
 
-def of_method(draft: Draft, declared: Entries, entries: Entries) -> Entries:
+def of_method(draft: Draft, declared: Entries, entries: Entries) -> dict[str, Entry]:
     """The entries without defaults of the script's own classes (`declared`) for settings of other methods: a
     `temperature` of sft is for the script's own code.
     """
