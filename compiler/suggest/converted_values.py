@@ -74,8 +74,8 @@ def converted(row: Setting, name: str, node: Value, typed: str) -> str | None:
     if kind in ("text", "path", "name", "text_or_file", "repository"):
         if not isinstance(node, String) and (text.lower() in SWITCHES or (kind == "path" and isinstance(node, Number))):
             return None  # `true` is not a text: `output_dir = true` names no folder, and `num_saves = 3` neither
-        if row.path.startswith("data.") and isinstance(node, Number):
-            return None  # a column is not called 64
+        if (row.path.startswith("data.") or row.path == "eval.split") and isinstance(node, Number):
+            return None  # neither a column nor a split is called 64
         return typed if isinstance(node, String) else _quoted(text) if isinstance(node, Ref | Number) else None
     if kind == "weighted":
         if isinstance(node, String) and _is_known(row, Ref(node.span, node.value)):

@@ -246,7 +246,7 @@ def hardware_help(text: str) -> str:
     """The help for a value that `hardware` cannot have: `hardware 2 x t4` for `gpu:t4:2`."""
     cards = re.fullmatch(r"(?:gpu:)?(?:(?P<name>[A-Za-z][\w.-]*)[:=])?(?P<count>\d+)", text)
     named = registry.find_gpu(cards["name"]) if cards is not None and cards["name"] else None
-    count = "N" if cards is None else cards["count"]
+    count = "N" if cards is None or cards["count"] == "0" else cards["count"]
     if cards is not None and cards["name"] and named is None and (several := gpus_named(cards["name"]).names):
         return f"write {either([f'hardware {count} x {one}' for one in several])}"
     form = f"{count} x {'GPU' if named is None else named.name}"

@@ -17,10 +17,10 @@ from xpc.compiler.suggest.known_names import NEVER_LEGAL, known_choice
 from xpc.compiler.suggest.legal import AUTO, ONE, answer, example
 from xpc.compiler.suggest.likeness import one_mistake, parts
 from xpc.compiler.suggest.meaning import SAME, Meaning, choice, is_known
-from xpc.compiler.suggest.no_equivalent import advice
+from xpc.compiler.suggest.no_equivalent import advice, own_reason
 from xpc.compiler.suggest.tables import words_of
 from xpc.grammar.record import evolve
-from xpc.grammar.tree import Count, List, String, Value
+from xpc.grammar.tree import Call, Count, List, Number, String, Value
 
 
 def near_settings(unknown: UnknownName, clause: str | None) -> list[Meaning]:
@@ -103,20 +103,26 @@ def intended_value(row: Setting, unknown: UnknownName) -> str | None:
     if not isinstance(found, InvalidValue):
         return unknown.typed
     # the value may list several choices, as in `report_to = ["wandb", "tensorboard"]`
-    if row.choices and isinstance(node, List):
-        listed = [one.value if isinstance(one, String) else getattr(one, "name", "") for one in node.items]
+    if row.choices and (isinstance(node, List) or "," in text):
+        items = node.items if isinstance(node, List) else ()
+        listed = [one.value if isinstance(one, String) else getattr(one, "name", "") for one in items]
+        listed = listed or text.split(",")
         listed = [one for one in listed if row.path != "track" or one not in CONSOLE] or listed
         names = [choice(row, one) for one in listed]
         one_each = row.kind.name == "choices" and all(names) and len(set(names)) == len(names)
         return f"[{', '.join(filter(None, names))}]" if names and one_each else None
     if row.choices:
+        if isinstance(node, Call):
+            return None  # `adamw(1e-5)` is more than a choice
         yes = text.lower() in ("true", "1", "yes")
         if yes and row.alone:
             return row.alone
         alone = (
             known_choice(row, text) if yes else None if text.isdecimal() else choice(row, text)
         )  # a number such as 2 may stand for a choice only together with the name, as in `zero_stage=2`
-        return alone or choice(row, f"{unknown.name} {text}")
+        # `optim = nadam` is not `stable_adamw`, whose letters resemble `optim nadam`
+        refused = own_reason(f"{row.name} {text}") is not None
+        return alone or (None if refused else choice(row, f"{unknown.name} {text}"))
     edits = answer(found).edits
     # use only an edit that changes the value, and not one that writes another setting, such as `lora(rank=5)`
     return edits[0].text if edits and not edits[0].text.startswith(row.name) else None
@@ -166,6 +172,8 @@ def decided_value(row: Setting, unknown: UnknownName, guess: Meaning) -> str | N
     If the user wrote no value, the result is an example value (None for a flag). If the setting cannot have the user's
     value, the result is None.
     """
+    if row.kind is FLAG and isinstance(unknown.node, Number) and unknown.node.value not in (0, 1):
+        return None  # `loss_on_prompt = 0.1` is no switch
     if guess.value == "!":
         return "true" if (unknown.typed or "").lower() in ("false", "no", "off") else "false"
     text = (unknown.typed or "").strip('"').lower()

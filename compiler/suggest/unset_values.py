@@ -31,7 +31,8 @@ def null_value(row: Setting, item: Item, node: Value | None, at: Label) -> tuple
     """
     text = "" if node is None or node is not item.node else item.label.source.slice(node.span)
     typed = text.strip('"').lower()
-    off = row.path in (*ZERO, "save") or row.kind.name == "every" or (row.kind.name == "flag" and row.default is False)
+    off = row.path in (*ZERO, "save", "schedule") or row.kind.name == "every"
+    off = off or (row.kind.name == "flag" and row.default is False)
     nothing = known_choice(row, "none")
     if typed not in NULLS or off or (nothing is not None and typed == "none"):
         return None

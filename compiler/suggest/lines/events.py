@@ -1,6 +1,4 @@
-"""Read what happens at regular times, and what ends a run: `save every 100 steps`, `hold out 5% for evaluation`.
-Imported only for a wrong spec.
-"""
+"""Read events in words: `save every 100 steps`, `hold out 5% for evaluation`. Imported only for a wrong spec."""
 
 from __future__ import annotations
 
@@ -86,24 +84,6 @@ def _held_out(reader: Reader) -> str:
     return f"holdout={share}"
 
 
-def _until(reader: Reader) -> str:
-    """Read what ends a run early or what is trained: `early stop after 3 evals`, `freeze all but the last 2 layers`."""
-    number = next((at for at in range(1, 12) if re.fullmatch(r"\d+", _counted(reader.word(at)))), 0)
-    before = [one.lower() for one in reader.words[reader.at : reader.at + number]]
-    unit = reader.word(number + 1).rstrip("s")
-    value, early = _counted(reader.word(number)), before[:1] == ["early"] and before[-1:] == ["after"]
-    stops = early or (before[:2] == ["stop", "early"] and before[-1:] in (["for"], ["after"]))
-    frozen = before[:1] == ["freeze"] and {"except", "but"}.intersection(before) and unit in ("layer", "block")
-    if not number or not (frozen or (stops and unit in ("eval", "evaluation", "check"))):
-        return ""
-    reader.at += number + 2
-    if frozen:
-        return f"freeze(except_{'first' if 'first' in before else 'last'}={value})"
-    while reader.word() in ("without", "an", "any", "improvement", "improving", "with", "no"):
-        reader.at += 1
-    return f"eval(patience={value})"
-
-
 def _counted(word: str) -> str:
     """Write a number word in digits: `2` for `two`."""
     return str(COUNTED.get(word.lower(), word))
@@ -138,5 +118,5 @@ def _to_the_hub(reader: Reader) -> str:
     return "hub" if named == "hub" else f"hub(name={named})"
 
 
-EVENTS = (_regularly, _held_out, _until, _falls_to, _to_the_hub)
+EVENTS = (_regularly, _held_out, _falls_to, _to_the_hub)
 """The events, in the order in which they are tried."""

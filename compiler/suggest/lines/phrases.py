@@ -119,7 +119,7 @@ def _of_several_meanings(reader: Reader) -> str:
 
 def _length(reader: Reader) -> str:
     """Read the length of the run: `for 3 epochs`, `for at most 500 steps`, `epochs: 3`."""
-    ends = reader.word().lower() in ("stop", "end", "finish", "train", "run") and reader.word(1) in (
+    ends = reader.word().lower() in ENDS and reader.word(1) in (
         "after",
         "for",
         "at",

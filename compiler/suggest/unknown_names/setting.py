@@ -385,7 +385,7 @@ def wrong_value(row: Setting, unknown: UnknownName, message: str) -> Suggestion:
     unset = unset_advice(row, text) or (leave_out(row) if text == "auto" and row.path not in AUTO else "")
     if unset:
         return Suggestion("XP101", message, f"did you mean `{row.name}`?", unset)
-    reason = own_reason(text) if row.kind is FLAG else None
+    reason = own_reason(text if row.kind is FLAG else f"{row.name} {text}")
     if reason is not None:
         return Suggestion("XP101", message, help=NO_EQUIVALENT + reason)
     found = convert(row, Item(row.path, unknown.node, unknown.label)) if row.kind.name == "tokens" else None
