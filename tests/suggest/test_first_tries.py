@@ -132,7 +132,7 @@ def test_choice_that_looks_like_another_thing_is_not_corrected_to_it(text, says)
 
 
 def test_other_tools_name_with_unknown_choice_suggests_only_the_setting():
-    found = first(f"{HEAD} attn_implementation=flash_attention_4", "XP101")
+    found = first(f"{HEAD} attn_implementation=tiled", "XP101")
     assert not found.edits
     assert found.help == "`model.attn` decides it: one of flash2, flash3, sdpa, eager, flex"
 
