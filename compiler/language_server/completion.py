@@ -97,7 +97,9 @@ def _names(location: CursorContext) -> Iterator[Item]:
     elif location.follows == "x" and location.clause in ("train", "hardware"):
         yield from (Item(one, one, "gpu") for one in (*registry.gpu_names(), "cpu"))
     elif location.clause == "train":
-        yield from (*_registered(), *clauses, *(_setting(row) for row in rows if not row.head))
+        yield from (Item(one, one, "model") for one in registry.model_names())
+        yield from (Item(one, one, "dataset") for one in registry.dataset_names())
+        yield from (*clauses, *(_setting(row) for row in rows if not row.head))
         yield from (
             Item(one, one, "value", BY_PATH[path].doc) for one, path in bare_choices().items() if path not in written
         )
@@ -148,11 +150,6 @@ def _doc(clause: str) -> str:
 def _setting(row: Setting) -> Item:
     flag = row.kind in (k.FLAG, k.BLOCK)
     return Item(row.name, row.name if flag else f"{row.name} = ", "setting", first_sentence(row.doc))
-
-
-def _registered() -> Iterator[Item]:
-    yield from (Item(one, one, "model") for one in registry.model_names())
-    yield from (Item(one, one, "dataset") for one in registry.dataset_names())
 
 
 def _values(row: Setting) -> Iterator[Item]:

@@ -102,11 +102,8 @@ def _machine(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
     gpu = "" if spec is None else "cpu" if spec.hardware.gpu is None else spec.hardware.gpu.name
     yield Row("Machine", "device", "" if spec is None else spec.text("hardware"), gpu, ", ".join(devices))
     for count, start in enumerate(starts, 1):
-        yield Row(
-            "Machine",
-            f"start {count}" if count > 1 else "started",
-            actual=f"{cut(start['started'])}, from step {start['step']:,}",
-        )
+        name = f"start {count}" if count > 1 else "started"
+        yield Row("Machine", name, actual=f"{cut(start['started'])}, from step {start['step']:,}")
     installed = {} if run is None else run.versions
     for name in sorted({*installed, *(() if one is None else one.pins)}):
         pin = "" if one is None else one.pins.get(name, "")

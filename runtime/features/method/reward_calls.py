@@ -20,8 +20,7 @@ from ..launch.time_limit import TooSlow, time_limit
 from ..rows.message_fields import unpacked
 
 SECONDS = 60.0
-"""Time limit of the first call. A slower call is only reported, because the function may load something large once. In
-training, a call is reported after this time, and again whenever its time has doubled."""
+"""Time limit of the first call. A slower call is only reported, because the function may load something large once."""
 ANSWER = "Let me think. 6 + 1 = 7, so the answer is 7."
 """A made-up completion for the call of a reward function before the run."""
 EXPECTED = "it must return a list with one number for each completion, or None for a completion without a reward"
@@ -139,7 +138,7 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def _reported(call: str) -> Iterator[None]:
-    """Print a line while a call does not return. Each process prints its own: the others wait for it in silence."""
+    """Print a line after SECONDS, and whenever the time has doubled. Any process prints it: the others only wait."""
     ended, begun = threading.Event(), time.monotonic()
 
     def report(seconds: float = SECONDS) -> None:
