@@ -49,9 +49,9 @@ class Assumptions:
 
     rows: int | None = None
     tokens: int | None = None
-    packed: float | None = None
     readings: tuple[Reading, ...] = ()
     prices: Mapping[str, float] = field(factory=dict)
+    packed: float | None = None
 
 
 @record
