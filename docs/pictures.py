@@ -117,9 +117,7 @@ def bars() -> str:
 
 
 def _planned(text: str) -> Plan:
-    workspace = Workspace(HERE)
-    workspace.allow_oom = True
-    spec = check_text(text.encode(), "plan.xp", workspace).spec
+    spec = check_text(text.encode(), "plan.xp", Workspace(HERE, allow_oom=True)).spec
     assert spec is not None
     return plan(spec, Assumptions())
 
