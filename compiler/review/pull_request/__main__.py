@@ -11,6 +11,8 @@ from __future__ import annotations
 import os
 import sys
 
+from xpc.compiler.files.inputs import UsageError
+from xpc.compiler.render.output import show
 from xpc.compiler.review.pull_request import main
 from xpc.compiler.review.pull_request.check import check, formatted
 from xpc.compiler.review.pull_request.verify import verify
@@ -19,4 +21,8 @@ PROGRAMS = {"check": check, "fmt": formatted, "verify": verify}
 
 if __name__ == "__main__":
     name = sys.argv[1] if len(sys.argv) > 1 else ""
-    sys.exit(PROGRAMS[name](sys.argv[2:]) if name in PROGRAMS else main(os.environ, name))
+    try:
+        sys.exit(PROGRAMS[name](sys.argv[2:]) if name in PROGRAMS else main(os.environ, name))
+    except UsageError as error:
+        show(f"xpc: {error}", sys.stderr)
+        sys.exit(2)

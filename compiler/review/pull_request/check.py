@@ -47,32 +47,19 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(list(arguments))
 
 
-def check(arguments: Sequence[str]) -> int:
-    """Check the specs and print the findings. Returns the same exit status as `xpc check`."""
-    options = parse(arguments)
-    try:
-        return _checked(options)
-    except UsageError as error:
-        show(f"xpc: {error}", sys.stderr)
-        return 2
-
-
 def formatted(paths: Sequence[str]) -> int:
-    """Format the files that are outside bundles. Returns the same exit status as `xpc fmt`."""
-    try:
-        repository = of_folder()
-        specs = specs_of_work_tree(repository, [repository.inside(one) for one in paths])
-        own = [one for one in paths if repository.inside(one) in specs.files]
-        text, status = fmt.run(fmt.parse(["--", *own])) if own else ("", 0)
-    except UsageError as error:
-        show(f"xpc: {error}", sys.stderr)
-        return 2
+    """Format the files that are outside bundles. Returns the same exit status as `xpc fmt`. Raises UsageError."""
+    repository = of_folder()
+    specs = specs_of_work_tree(repository, [repository.inside(one) for one in paths])
+    own = [one for one in paths if repository.inside(one) in specs.files]
+    text, status = fmt.run(fmt.parse(["--", *own])) if own else ("", 0)
     show(text)
     return status
 
 
-def _checked(options: argparse.Namespace) -> int:
-    repository = of_folder()
+def check(arguments: Sequence[str]) -> int:
+    """Check the specs and print the findings. Returns the same exit status as `xpc check`. Raises UsageError."""
+    options, repository = parse(arguments), of_folder()
     given = [repository.inside(one) for one in options.paths if os.path.isfile(one)]
     specs = specs_of_work_tree(repository, given)
     if options.hook:

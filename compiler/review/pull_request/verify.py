@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Iterable, Sequence
 
-from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.render.argument_parser import ArgumentParser
 from xpc.compiler.render.output import show
 from xpc.compiler.review import verify as command
@@ -48,13 +46,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def verify(arguments: Sequence[str]) -> int:
-    """Verify and print a line for each item. Returns the same exit status as `xpc verify --all`."""
-    options = parse(arguments)
-    try:
-        text, status = _verified(options)
-    except UsageError as error:
-        show(f"xpc: {error}", sys.stderr)
-        return 2
+    """Verify and print a line for each item. Returns the same exit status as `xpc verify --all`. Raises UsageError."""
+    text, status = _verified(parse(arguments))
     show(text)
     return status
 
