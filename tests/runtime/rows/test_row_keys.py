@@ -73,6 +73,7 @@ def test_a_row_without_a_learned_answer_is_found_by_the_check_and_stops_the_run(
     ([TOOL], True), ([{"type": "function", "function": TOOL}], True), (json.dumps([TOOL]), True),
     ([{"type": "web_search"}], True), ({"add": TOOL}, False), (["add"], False), ("add", False),
     ([{"type": "function"}], False), ([{"type": "function", "function": {"parameters": {}}}], False),
+    ([TOOL, {"type": "function"}], False),
 ])  # fmt: skip
 def test_tools_without_names_are_found_by_the_check_and_stop_the_run(tools: Any, right: bool) -> None:
     assert (structure.read_tools(tools) is not None) == right
