@@ -61,7 +61,7 @@ def commands(name: str, pages: Iterable[tuple[str, str]], overrides: Overrides) 
 
 def _on_page(name: str, page: str, file: str) -> Iterator[Documented]:
     """Find the commands on a page. A backslash at the end of a line joins it with the next line."""
-    lines = page.split("\n")
+    lines = page.split("\n") if name.removesuffix(".py") in page else []
     command, first = "", 1
     for number, line in enumerate(lines, 1):
         command, first = (command + " " + line.lstrip("# "), first) if command else (line, number)
