@@ -21,7 +21,7 @@ import utilisation
 
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.files.workspace import Workspace
-from xpc.compiler.lower.disk import _checkpoints
+from xpc.compiler.lower.disk import _checkpoints, _weight
 from xpc.compiler.pipeline import check_text
 from xpc.compiler.plan import GIB, coefficients
 from xpc.compiler.plan.experiment import _saves as saved
@@ -81,6 +81,15 @@ def test_the_gradients_of_a_tied_table(hardware, more, micro, size):
     text = SPEC.format(**written, batch=f"micro={micro} seq=512")
     load = load_of(check_text(text.encode(), "run.xp", Workspace(ROOT)).spec)
     assert _tied(load) == size * load.facts.vocab * load.facts.hidden
+
+
+@pytest.mark.parametrize(("more", "size"), [
+    ("zero2\nprecision bf16", 2), ("zero2\nprecision fp16", 2), ("ddp\nprecision fp16", 4),
+    ("ddp\nmodel(dtype=bf16)\nlora(rank=8)", 4), ("fsdp1\nmodel(dtype=bf16)", 2),
+])  # fmt: skip
+def test_a_saved_weight_has_the_bytes_of_its_dtype(more, size):
+    text = SPEC.format(model="qwen2.5-0.5b", hardware="8 x h100-80gb", more=more, batch="micro=8 seq=512")
+    assert _weight(check_text(text.encode(), "run.xp", Workspace(ROOT)).spec) == size
 
 
 def test_the_verdicts_of_measured_runs():
