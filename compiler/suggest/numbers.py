@@ -1,4 +1,4 @@
-"""Rewrite numbers in other notations: `4,096`, `8*16`, `0x2a`, `1x10^-5`. Loaded only for such a mistake."""
+"""Rewrite numbers in other notations: `4,096`, `8*16`, `0x2a`, `1x10^-5`, `1d12h`. Loaded only for such a mistake."""
 
 from __future__ import annotations
 
@@ -34,9 +34,14 @@ PAIR = re.compile(r"=[ \t]*(?P<list>\d[\d.eE-]*(?:[ \t]*,[ \t]*\d[\d.eE-]*)+)[ \
 SET = re.compile(r"=[ \t]*(?P<open>\{)(?P<items>[^{}=:\n]*,[^{}=:\n]*)\}")
 POWER = re.compile(r"(?P<digits>\d[\d.]*)[ \t]*[xX*×][ \t]*10[ \t]*(?:\^|\*\*)[ \t]*(?P<power>[-−]?\d+)")
 """A pattern for a power of ten in mathematical notation: `1x10^-5`."""
+CARDS_OF_NODES = re.compile(r"(?P<nodes>\d+)[ \t]*x[ \t]*(?P<count>\d+)[ \t]+(?:x[ \t]+)?(?P<gpu>[A-Za-z][\w.-]*)")
+"""A pattern for hardware that lacks the `x` before the GPU: `2x8 h100-80gb`, which is two nodes of eight GPUs."""
 NODES = re.compile(r"nodes[ \t]*=?[ \t]*(?P<nodes>\d+)[ \t]*x[ \t]*\d+")
 JOINED = re.compile(r"(?P<count>\d+)x(?P<gpu>[A-Za-z][\w.-]*)")
 """A pattern for a count and a GPU that are written together: `8xh100`."""
+SPAN = re.compile(r"\d+[dhms](?:\d+[dhms])+")
+"""A pattern for a duration in several units: `1d12h`."""
+SECONDS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 LOOKALIKES = {"−": "-", "–": "-", "‐": "-", "‑": "-", "×": " x "}
 """Maps typographic signs, such as a long dash, to the signs on the keyboard."""
 CLAUSE = re.compile(r"(?:^|[ \t,({])(?P<clause>[a-z_]+)[ \t]*(?:=[ \t]*)?$")
@@ -85,6 +90,11 @@ def _counted(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
     if nodes is not None and nodes.start() <= at <= nodes.end():
         help = f"write `nodes {nodes['nodes']}`; the GPUs of one node follow `hardware`"
         return evolve(found, message="`nodes` takes one number", help=help, edits=())
+    several = CARDS_OF_NODES.search(line)
+    if several is not None and several.start() <= at <= several.end() and line.lstrip().startswith("hardware"):
+        form = f"{several['count']} x {several['gpu']}"
+        help = f"write `{form}` for one machine, and `nodes {several['nodes']}` on its own line"
+        return evolve(found, message="a count is one number and one GPU", help=help, edits=())
     joined = JOINED.match(line, at)
     if joined is not None:
         return _of_cards(found, joined, start)
@@ -142,7 +152,12 @@ def _power(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic | No
 
 
 def _malformed(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
-    """Rewrite a choice that begins with a digit, such as `16-mixed`."""
+    """Rewrite a duration in several units, or a choice that begins with a digit, such as `16-mixed`."""
+    span = SPAN.match(line, at)
+    if span is not None:
+        total = sum(int(count) * SECONDS[unit] for count, unit in re.findall(r"(\d+)([dhms])", span[0]))
+        unit = next(one for one in "hms" if total % SECONDS[one] == 0)
+        return _put(found, start + at, start + span.end(), f"{total // SECONDS[unit]}{unit}")
     word = re.compile(r"[\w.-]+").match(line, at)
     clause = CLAUSE.search(line[:at]) if "=" in line[:at] else CLAUSE.match(line[:at].lstrip())
     if word is None or found.edits:  # a number such as `.1` already has an edit

@@ -132,7 +132,9 @@ def test_what_is_unclear_is_said_without_an_edit(typed: str, says: list[str]) ->
     ("typed", "right"),
     [
         ("with linear warmup of 100 steps and cosine decay", " with warmup=100 cosine"),
+        ("with lora, rank=64, all linear layers", " with lora(rank=64, targets=all-linear)"),
         ("with full precision", " with fp32"),
+        (", keep the best checkpoint", " with extra(trl, load_best_model_at_end=true)"),
         ("on cpu only", "\nhardware cpu"),
     ],
 )
@@ -181,6 +183,12 @@ def test_calls_that_set_nothing_get_no_edit(typed: str, says: str) -> None:
 def test_help_names_the_setting_or_the_reason(typed: str, says: str) -> None:
     found = checked(f"{LINE.strip()}{typed}\n").problems[0]
     assert says in (found.help or ""), found.help
+
+
+def test_data_without_a_name_is_a_file_or_a_dataset() -> None:
+    found = checked("xpc 1\ntrain qwen2.5-3b on my data\n").problems[0]
+    assert "the path of your file in quotes" in (found.help or "")
+    assert not found.edits
 
 
 def test_words_that_say_nothing_are_left_out() -> None:

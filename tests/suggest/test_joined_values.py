@@ -28,6 +28,7 @@ WRITTEN = [
     ("hardware 2 nodes x 8 h100-80gb", "hardware 8 x h100-80gb\nnodes 2"),
     ("hardware 16 x h100-80gb on 2 nodes", "hardware 8 x h100-80gb\nnodes 2"),
     ("batch { gbs = 64x2 }", "batch { gbs = 128 }"),
+    ("launch slurm(partition=gpu, time=1d12h)", "launch slurm(partition=gpu, time=36h)"),
     ("precision 16-mixed", "precision fp16"),
     ("sweep { lr = 1e-5, 2e-5, 5e-5 }", "sweep { lr = [1e-5, 2e-5, 5e-5] }"),
     ("optimizer = adamw(lr=1e-5)", "optimizer adamw(lr=1e-5)"),
@@ -55,6 +56,7 @@ def test_the_edit_writes_the_complete_value(typed: str, right: str) -> None:
         ("hardware 8xh100", "write `8 x h100-80gb`, `8 x h100-nvl-94gb` or `8 x h100-pcie-80gb`"),
         ("hardware 8 x h100-80gb, 2 nodes", "`hardware 8 x h100-80gb` and `nodes 2` for 16"),
         ("hardware 8 gpus", "write `hardware 8 x GPU`, with the name of your GPU"),
+        ("hardware 2x8 h100-80gb", "write `8 x h100-80gb` for one machine, and `nodes 2` on its own line"),
         ("nodes 2 x 8", "write `nodes 2`; the GPUs of one node follow `hardware`"),
     ],
 )

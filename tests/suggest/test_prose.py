@@ -20,6 +20,8 @@ LINE = "xpc 1\ntrain qwen2.5-3b on alpaca\n"
         ("use 8 bit adam", "adamw8bit"),
         ("keep only the last two checkpoints", "save(keep=2)"),
         ("The learning rate should be 3e-5 and the seed 7.", "lr=3e-5\nseed=7"),
+        ("Freeze everything except the last 2 layers", "freeze(except_last=2)"),
+        ("early stop after 3 evals without improvement", "eval(patience=3)"),
         ("learning rate: 2 * 10^-5", "lr=2e-5"),
         ("lr=1e--5", "lr=1e-5"),
         ("warmup = 3 %", "warmup=3%"),

@@ -84,6 +84,46 @@ def _held_out(reader: Reader) -> str:
     return f"holdout={share}"
 
 
+def _until(reader: Reader) -> str:
+    """Read what ends a run early or what is trained: `early stop after 3 evals`, `freeze all but the last 2 layers`."""
+    number = next((at for at in range(1, 12) if re.fullmatch(r"\d+", _counted(reader.word(at)))), 0)
+    before = [one.lower() for one in reader.words[reader.at : reader.at + number]]
+    unit = reader.word(number + 1).rstrip("s")
+    value, early = _counted(reader.word(number)), before[:1] == ["early"] and before[-1:] == ["after"]
+    stops = early or (before[:2] == ["stop", "early"] and before[-1:] in (["for"], ["after"]))
+    frozen = before[:1] == ["freeze"] and {"except", "but"}.intersection(before) and unit in ("layer", "block")
+    if not number or not (frozen or (stops and unit in ("eval", "evaluation", "check"))):
+        return ""
+    reader.at += number + 2
+    if frozen:
+        return f"freeze(except_{'first' if 'first' in before else 'last'}={value})"
+    while reader.word() in ("without", "an", "any", "improvement", "improving", "with", "no"):
+        reader.at += 1
+    return f"eval(patience={value})"
+
+
+def _everywhere(reader: Reader) -> str:
+    """Read which modules get adapters: `lora on all linear layers`."""
+    before = int(reader.word() in ("on", "to", "in", "for"))
+    every, *kind = (reader.word(before + at).lower() for at in range(3))
+    if reader.clause not in ("lora", "qlora") or every not in ("all", "every") or kind[0] != "linear":
+        return ""
+    reader.at += before + 2 + (kind[1] in ("layers", "layer", "modules", "module"))
+    return f"{reader.clause}(targets=all-linear)"
+
+
+def _best(reader: Reader) -> str:
+    """Read `keep the best checkpoint`."""
+    words = [one.lower() for one in reader.words[reader.at : reader.at + 5] if one.lower() not in ("the", "only")]
+    best = words[1:3] in (["best", "checkpoint"], ["best", "model"])
+    if words[:1] not in (["keep"], ["save"], ["keeping"], ["saving"]) or not best:
+        return ""
+    while reader.word().lower() not in ("checkpoint", "model"):
+        reader.at += 1
+    reader.at += 1
+    return f"extra{'(trl, ' if reader.header else ' trl('}load_best_model_at_end=true)"
+
+
 def _counted(word: str) -> str:
     """Write a number word in digits: `2` for `two`."""
     return str(COUNTED.get(word.lower(), word))
@@ -118,5 +158,5 @@ def _to_the_hub(reader: Reader) -> str:
     return "hub" if named == "hub" else f"hub(name={named})"
 
 
-EVENTS = (_regularly, _held_out, _falls_to, _to_the_hub)
+EVENTS = (_best, _regularly, _held_out, _until, _everywhere, _falls_to, _to_the_hub)
 """The events, in the order in which they are tried."""

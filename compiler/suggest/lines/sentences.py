@@ -181,6 +181,17 @@ ANY = re.compile(
 """A pattern for a device that a first line names: `on cpu`, `on a gpu`."""
 
 
+OWN = re.compile(r"[ \t]on[ \t]+(?:my|our|the|own|your)[ \t]+(?:own[ \t]+)?(?:data|dataset|rows|file|corpus|texts?)\b")
+
+
+def _own_data(source: Source, start: int, end: int) -> Rewrite | None:
+    """Handle data without a name: `train M on my data`."""
+    if OWN.search(source.text, start, end) is None:
+        return None
+    help = 'write the path of your file in quotes, such as `on "data/rows.jsonl"`, or the id of a dataset of the hub'
+    return Rewrite("the data is a file or a dataset", help)
+
+
 def _device(source: Source, start: int, end: int) -> Rewrite | None:
     """Rewrite the device of the run in the first line: `train M on D on cpu`."""
     line = source.text[start:end]
@@ -298,7 +309,7 @@ def _with_verb(source: Source, start: int, end: int) -> Rewrite | None:
     return Rewrite("the sentence begins with `train`", _shown(form), (Edit(Span(start, start + len(line)), form),))
 
 
-FORMS = (_with_verb, _over_lines, _spoken, _values, _nodes, _cards, _device, _regularly, _without_with)
+FORMS = (_own_data, _with_verb, _over_lines, _spoken, _values, _nodes, _cards, _device, _regularly, _without_with)
 
 
 def of_one_sentence(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
