@@ -144,11 +144,9 @@ def machines(draft: Draft, found: Machines, overrides: Overrides) -> None:
             location = found.entries[0] if found.entries else None
             draft.warn(location, f"{found.total} processes do not divide by {found.nodes} nodes")
     if overrides.hardware is not None:
-        text = overrides.hardware
-        gpus, x, gpu = text.partition(" x ")
-        if not x and each is not None and text != "cpu":  # the files state the number, and the option only the GPU
-            text = f"{each} x {text}"
-        elif x and found.generates and nodes == 1 and each is not None and int(gpus) == each + 1:
+        text = counted(overrides.hardware, each)
+        gpus, x, gpu = overrides.hardware.partition(" x ")
+        if x and found.generates and nodes == 1 and each is not None and int(gpus) == each + 1:
             text = f"{each} x {gpu}"
             location = found.entries[0] if found.entries else None
             draft.warn(location, f"{each} of the {gpus} GPUs train, and the vLLM server has the last one")
@@ -158,6 +156,13 @@ def machines(draft: Draft, found: Machines, overrides: Overrides) -> None:
         text = f"{each or DEFAULT_GPUS} x {DEFAULT_GPU}"
         draft.warn(None, f"no input file names the GPU: `hardware {text}` is assumed", "`--hardware` names it")
     draft.settings |= {"hardware": SettingText(text), "nodes": SettingText(str(nodes))}
+
+
+def counted(hardware: str, count: int | None) -> str:
+    """The value of `--hardware` with the number of processes of a node, which the imported files state if the option
+    names only a GPU.
+    """
+    return hardware if count is None or " x " in hardware or hardware == "cpu" else f"{count} x {hardware}"
 
 
 def machine(text: str) -> str:

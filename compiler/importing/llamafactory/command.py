@@ -13,7 +13,7 @@ from xpc.compiler.importing.command.line import Line
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.llamafactory.keys import VERBS
 from xpc.compiler.importing.llamafactory.reader import llamafactory
-from xpc.compiler.importing.overrides import Overrides
+from xpc.compiler.importing.overrides import Overrides, counted
 from xpc.compiler.importing.text.entries import Entries, Entry, Unreadable, integer
 from xpc.grammar.record import evolve
 
@@ -57,20 +57,20 @@ def factory(line: Line, inside: Entries, overrides: Overrides) -> Draft:
             raise Unreadable(f"`{word.text[:60]}` is not `key=value`", word.line)
         overridden += [entries[key]] if key in entries else []
         entries[key] = Entry(key, value, line.file, word.line, value)
-    counted = _counted(line)
-    count, nodes = _machines(line.options, counted)
+    variable = _variable(line)
+    count, nodes = _machines(line.options, variable)
     joined = evolve(
         overrides,
         method=overrides.method or VERBS.get(line.program.partition(" ")[2]),
-        hardware=overrides.hardware or (f"{count} x {GPU}" if count else None),
+        hardware=counted(overrides.hardware or GPU, count) if overrides.hardware or count else None,
         nodes=overrides.nodes or (nodes if nodes and nodes > 1 else None),
     )
     draft = llamafactory(entries, line.file, joined)
     for over in overridden:
         if not draft.handled(over):
             draft.note(over, f"line {entries[over.key].line} of the command overrides it")
-    if counted is not None and count:
-        draft.mark(counted, "mapped", "hardware")
+    if variable is not None and count:
+        draft.mark(variable, "mapped", "hardware")
     for key, one in line.options.items():
         if key in OPTIONS:
             draft.mark(one, "mapped", OPTIONS[key])
@@ -81,23 +81,23 @@ def factory(line: Line, inside: Entries, overrides: Overrides) -> Draft:
     return draft
 
 
-def _counted(line: Line) -> Entry | None:
+def _variable(line: Line) -> Entry | None:
     """The environment variable that determines how many processes `llamafactory-cli` starts: its name and value."""
     seen = {one.key: one for _, one in line.variables()} if line.program.startswith("llamafactory-cli") else {}
     return seen.get(EACH, seen.get(VISIBLE))
 
 
-def _machines(options: Entries, counted: Entry | None) -> tuple[int | None, int | None]:
+def _machines(options: Entries, variable: Entry | None) -> tuple[int | None, int | None]:
     """Return a pair: the number of processes on each node, and the number of nodes. A number is None if neither the
-    options nor the variable `counted` state it.
+    options nor the environment variable state it.
     """
     count, nodes = (
         next((integer(options[key]) for key in keys if key in options), None) for keys in (PROCESSES, NODES)
     )
     if count and nodes and "num_processes" in options:
         count //= nodes  # num_processes counts the processes of all nodes
-    if counted is not None and counted.key == EACH:
-        count = integer(counted)
-    elif counted is not None and re.fullmatch(r"[\d,\s]+", str(counted.value)):
-        count = len(str(counted.value).strip(", ").split(","))
+    if variable is not None and variable.key == EACH:
+        count = integer(variable)
+    elif variable is not None and re.fullmatch(r"[\d,\s]+", str(variable.value)):
+        count = len(str(variable.value).strip(", ").split(","))
     return count, nodes

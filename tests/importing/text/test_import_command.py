@@ -232,6 +232,12 @@ def test_llamafactorys_keys_are_read_from_options(words: str, hardware: str) -> 
     assert "checkpointing(reentrant=true)" in found.text
 
 
+def test_llamafactorys_command_states_the_number_of_gpus_that_hardware_leaves_open() -> None:
+    text = f"NPROC_PER_NODE=4 llamafactory-cli train {FACTORY}\n"
+    found = [imported(text, "--hardware", one, name="train.sh") for one in ("a100-80gb", "2 x a100-80gb")]
+    assert [one.draft.settings["hardware"].text for one in found] == ["4 x a100-80gb", "2 x a100-80gb"]
+
+
 def test_values_of_the_command_replace_those_of_llamafactorys_file(tmp_path: Path) -> None:
     keys = FACTORY.split("--")[1:]
     text = "".join(f"{key.split()[0]}: {key.split()[1]}\n" for key in keys)
