@@ -276,6 +276,8 @@ class Facts:
     """
     reward_async: bool
     """Whether a reward function may be a coroutine (`async def`)."""
+    reward_computes_metrics: bool
+    """Whether the reward trainer gives transformers a function `compute_metrics`, which measures a whole evaluation."""
     reward_given: Names
     """Keyword arguments that a reward function gets from the trainer. It also gets the columns of the rows."""
     reward_runs_twice: bool

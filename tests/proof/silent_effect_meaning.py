@@ -114,7 +114,7 @@ class Meaning:
                 for one in group["params"]
                 if id(one) in names
                 and bool(group.get("weight_decay")) is _undecayed(names[id(one)])
-                and not (older and DECAYED_BEFORE.search(names[id(one)]))
+                and not (older and DECAYED_BEFORE.search(COPY.sub("", names[id(one)])))
             ]
             out += [f"the decay of {wrong[0]} is not as its kind says ({len(wrong)} weights)"] if wrong else []
         return out

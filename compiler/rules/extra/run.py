@@ -1,4 +1,4 @@
-"""Rules about arguments in `extra trl` for evaluation, and for the columns that TRL reads (XP274 to XP279, XP690,
+"""Rules about arguments in `extra trl` for evaluation, and for the columns that TRL reads (XP274 to XP280, XP690,
 XP694, XP695).
 """
 
@@ -66,6 +66,28 @@ def older_evaluation(spec: Spec) -> Iterator[Finding]:
             f"{spec.text('method')} cannot evaluate with `{name}`",
             write(f"{name} = false"),
             (spec.label("eval.every", "the evaluation"),),
+        )
+
+
+@rule("XP280", "metrics-of-one-batch")
+def metrics_of_one_batch(spec: Spec) -> Iterator[Finding]:
+    """On trl 0.18, reward models cannot be evaluated batch by batch, as `batch_eval_metrics` asks. The trainer computes
+    the accuracy with a function that needs the scores of all rows at once.
+
+    Why it is bad: the run fails when the trainer is built.
+
+    Without this rule: ValueError "your `compute_metrics` function must take a `compute_result` boolean argument",
+    also in a run without evaluation.
+
+    Source: trl 0.18 `reward_trainer.py` (`compute_accuracy`), transformers 4.52.3 `trainer.py`; confirmed by running
+    it.
+    """
+    name: Final = "batch_eval_metrics"
+    if spec.method.scores and spec.stack.facts.reward_computes_metrics and spec.extra_value("trl", name) is True:
+        yield Finding(
+            spec.extra_location("trl", name, "one batch at a time"),
+            f"the accuracy of a reward model cannot be computed with `{name}` on {spec.stack.name}",
+            write(f"{name} = false"),
         )
 
 

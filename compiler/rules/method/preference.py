@@ -150,22 +150,23 @@ def smoothing_not_read(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP635", "reference-of-no-strength")
 def no_beta(spec: Spec) -> Iterator[Finding]:
-    """`beta` must not be 0 in dpo and kto. In cpo, `beta = 0` is accepted only if the loss also has a likelihood term
-    (`likelihood` is not 0) and is not `ipo` or `simpo`.
+    """`beta = 0` is accepted only if the loss also has a likelihood term, and no part of it divides by `beta`. The
+    likelihood term of dpo is the loss `sft`; cpo has one if `likelihood` is not 0; kto has none. `ipo`, `simpo` and
+    `sppo_hard` divide by `beta`.
 
     Why it is bad: `beta` multiplies the term of the loss from which preferences are learned. Without a likelihood term,
-    every gradient is 0 if `beta` is 0. Some losses divide by `beta`.
+    every gradient is 0 if `beta` is 0.
 
     Without this rule: nothing is reported for most losses, but the loss stays the same and no weight changes. `ipo`,
     `simpo` and `sppo_hard` raise ZeroDivisionError in the first step.
 
     Source: `dpo_trainer.py`, `kto_trainer.py`, `cpo_trainer.py` of trl 1.16 and 0.18; confirmed by running it.
     """
-    losses = spec.losses
-    if not _method_is(spec, "cpo", "dpo", "kto") or spec.get("method.beta") != 0 or "sft" in losses:
+    if not _method_is(spec, "cpo", "dpo", "kto") or spec.get("method.beta") != 0:
         return
-    divides = any(name in DIVIDED_BY_BETA for name in losses)
-    if _method_is(spec, "cpo") and not divides and spec.get("method.likelihood") != 0:
+    divides = any(name in DIVIDED_BY_BETA for name in spec.losses)
+    other = "sft" in spec.losses or (_method_is(spec, "cpo") and spec.get("method.likelihood") != 0)
+    if other and not divides:
         return
     yield Finding(
         spec.location("method.beta", "the loss divides by it" if divides else "nothing is learned"),

@@ -165,6 +165,15 @@ MEETING: tuple[Proof, ...] = (
         legal=small(OLD, "data(holdout=5%)", "eval(every=1)"),
     ),
     Proof(
+        "C44",
+        "XP280",
+        at="init",
+        raises="ValueError",
+        match="compute_result",
+        text=small(OLD, extra("batch_eval_metrics = true"), method="reward", **PAIRS),
+        legal=small(OLD, method="reward", **PAIRS),
+    ),
+    Proof(
         "C33",
         "XP278",
         at="train",
