@@ -24,6 +24,7 @@ from xpc.compiler.suggest.tables import other_names
 from xpc.compiler.suggest.unknown_names.entry import unknown_name
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.parse import parse
+from xpc.grammar.record import evolve
 from xpc.grammar.source import Source, Span
 
 NAMES = sorted({row.name for row in schema.TABLE} | {*schema.SOURCE_SETTINGS, *schema.CLAUSES})
@@ -147,11 +148,12 @@ def probed(value: str) -> Any:
 
 
 def typed_after(clause: str, choice: str, name: str, value: str) -> str:
-    """The help that a check gives for `CLAUSE CHOICE(NAME = 1)`."""
-    text = f"train qwen2.5-3b on alpaca\n{clause} {choice}({name} = 1)\n"
+    """The help that a check gives for `CLAUSE CHOICE(NAME = VALUE)`."""
+    text = f"train qwen2.5-3b on alpaca\n{clause} {choice}({name} = {value})\n"
     start = text.index(f"({name}") + 1
     label = Label(Source("t.xp", text), Span(start, start + len(name)))
-    return str(unknown_name(UnknownName(name, clause, probed(value), value, label)).help)
+    node = evolve(probed(value), span=Span(label.span.end + 3, label.span.end + 3 + len(value)))
+    return str(unknown_name(UnknownName(name, clause, node, value, label)).help)
 
 
 @pytest.mark.parametrize(

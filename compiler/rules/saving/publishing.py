@@ -13,6 +13,8 @@ from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 
 WHEN = enabled("save.hub")
+HUB = children("save.hub")
+"""The settings of `hub`."""
 
 
 @rule("XP755", "folder-names-no-repository")
@@ -61,7 +63,7 @@ def repository_by_folder(spec: Spec) -> Iterator[Finding]:
         )
 
 
-@rule("XP757", "pushed-in-public", "note")
+@rule("XP757", "pushed-in-public", "note", reads=tuple(one.path for one in HUB))
 def pushed_in_public(spec: Spec) -> Iterator[Finding]:
     """`hub` should state whether a new repository is private. A repository that exists keeps its visibility.
 
@@ -72,7 +74,7 @@ def pushed_in_public(spec: Spec) -> Iterator[Finding]:
     Source: transformers 5.23 and 4.52 `hub_private_repo`, huggingface_hub `create_repo`.
     """
     if not spec.written("save.hub.private"):
-        rows = [one for one in children("save.hub") if one.name != "name" and spec.written(one.path)]
+        rows = [one for one in HUB if one.name != "name" and spec.written(one.path)]
         stated = "".join(f", {one.name}={show(one, spec.get(one.path))}".removesuffix("=true") for one in rows)
         form = f'hub(name="{nearest_name(spec.text("save.hub.name"))}"{stated}, private'
         yield Finding(

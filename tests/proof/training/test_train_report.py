@@ -148,7 +148,7 @@ def test_a_run_that_is_killed_and_goes_on(warm: Warm, tmp_path: Any) -> None:
     assert again.summary["measured"]["seconds"]["train"] > before
     rows = reported(again)
     assert rows[""]["restarts"] == [2.0]
-    assert rows["started again"]["ran"].endswith("from step 2")
+    assert rows["start 2"]["ran"].endswith("from step 2")
     with open(os.path.join(again.out, "picture.svg"), encoding="utf-8") as handle:
         assert handle.read().count("started again from step 2") == len(picture.curves(again.events))
     with open(os.path.join(again.out, "README.md"), encoding="utf-8") as handle:
