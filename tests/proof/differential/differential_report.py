@@ -152,9 +152,8 @@ Not covered:
 - quantized bases on trl-0.18, whose environment here has no bitsandbytes
 - errors after the first step (with a warm-up, the second), or after resuming from a checkpoint; other tests cover
   these ([recovery.md](recovery.md))
-- the method `cpo`, which was added after the runs below; `tests/proof/training/test_cpo_loss.py` compares its losses
-  with the published formulas
-- a second computation of the loss for `grpo`, `rloo` and `distill`, for runs with dropout, NEFTune, ZeRO-3 or FSDP,
+- a second computation of the loss for `cpo` (`tests/proof/training/test_cpo_loss.py` compares it with the published
+  formulas), `grpo`, `rloo` and `distill`, for runs with dropout, NEFTune, ZeRO-3 or FSDP,
   and for `sft` with label smoothing, Liger, a balancing loss of experts, or a loss other than the cross-entropy; a
   second computation of the gradient under ZeRO or with a quantized base; packed rows under ZeRO-3 and FSDP
 - labels of methods other than `sft`, of mixtures, of `assistant_only` and of packed completions; groups and saved
