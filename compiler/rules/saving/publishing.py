@@ -13,7 +13,7 @@ from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 
 WHEN = enabled("save.hub")
-HUB = children("save.hub")
+HUB = tuple(children("save.hub"))
 """The settings of `hub`."""
 
 
