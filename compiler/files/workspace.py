@@ -85,8 +85,8 @@ class Workspace:
     - `named`: for the spec of a bundle, the file that the bundle was compiled from
     - `allow_oom`: whether a run that does not fit its GPUs is reported as a note instead of an error
     - `most_members`: the number of a sweep's members that are checked; 0 means all
-    - `answers`: the results of reads. All members of a sweep share them, so each file is read once; each member has its
-      own `reads`
+    - `answers`: the results of reads: a file, or why it cannot be read. All members of a sweep share them, so each file
+      is read once; each member has its own `reads`
     """
 
     root: str
@@ -100,7 +100,7 @@ class Workspace:
     pins: Lock | None = None
     allow_oom: bool = False
     named: str = ""
-    answers: dict[tuple[str, str, int], Read | Unreadable] | None = None
+    answers: dict[tuple[str, str, int], Read | str] | None = None
     most_members: int = 0
     trusts_memory: bool = False
 
@@ -162,10 +162,10 @@ class Workspace:
             try:
                 answers[key] = self._read(written, base, limit)
             except Unreadable as error:
-                answers[key] = error
+                answers[key] = str(error)
         found = answers[key]
-        if isinstance(found, Unreadable):
-            raise found
+        if isinstance(found, str):
+            raise Unreadable(found)
         self.reads[found.name] = found.digest
         return found
 

@@ -22,6 +22,8 @@ START = re.compile(
 )
 """Matches the beginning of a command on a page. Only spaces, a backquote or a `$` precede it."""
 END = re.compile("[`;|]|\"\"\"|'''|&(?!\\w)|^```")
+PLACEHOLDER = re.compile(r"[<>{}$\[\]]|^\.\.\.|path/to|your")
+"""Matches a word that stands for a value which the reader chooses: `<model>`, `path/to/rows`."""
 LONGEST = 2_000
 """The maximum length, in characters, of a command on a page that is read."""
 

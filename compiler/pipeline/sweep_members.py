@@ -11,7 +11,7 @@ from hashlib import sha256
 from itertools import product
 
 from xpc.compiler.engines.engine import engine
-from xpc.compiler.files.workspace import Read, Unreadable, Workspace
+from xpc.compiler.files.workspace import Read, Workspace
 from xpc.compiler.language.codes import Problems, report
 from xpc.compiler.language.items import ParsedFile
 from xpc.compiler.language.load import MergedSpec, overlay
@@ -40,7 +40,7 @@ def members(loaded: MergedSpec, grid: Grid, workspace: Workspace) -> tuple[list[
     rows = list(product(*grid.groups)) if grid.size <= MOST else [tuple(group[0] for group in grid.groups)]
     rows = rows[: workspace.most_members or None]
     names = _names(rows)
-    answers: dict[tuple[str, str, int], Read | Unreadable] = {}
+    answers: dict[tuple[str, str, int], Read | str] = {}
     by_comment = any("xpc:" in one.source.text for one in loaded.files)
     out: list[Member] = []
     every: list[list[Diagnostic]] = []

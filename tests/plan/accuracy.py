@@ -10,7 +10,6 @@ import os
 import statistics
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
 import heldout
 import later
@@ -42,9 +41,8 @@ def peak(row: Row) -> float | None:
     """The peak memory in GiB that the plan predicts for a measured run. None if the plan has no coefficients for the
     model's family.
     """
-    with suppress(UnknownMemory):
-        return memory(points.load(row)).peak / GIB
-    return None
+    found = points.planned(points.load(row))
+    return None if found is None else found.peak / GIB
 
 
 def exact(row: Row) -> bool:
@@ -91,10 +89,8 @@ def unknown(load: Load) -> str:
 
 def judged(row: Row) -> str:
     """The plan's verdict (`fits`, `tight`, `no` or `unknown`) for a measured run on its GPU."""
-    with suppress(UnknownMemory):
-        found = memory(points.load(row))
-        return verdict(found.peak, row["capacity_gib"] * GIB, found.low)
-    return "unknown"
+    found = points.planned(points.load(row))
+    return "unknown" if found is None else verdict(found.peak, row["capacity_gib"] * GIB, found.low)
 
 
 def head_load(row: Row, length: int) -> Load | None:

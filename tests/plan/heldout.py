@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 
 import points
 import utilisation
 from points import SITES, Row
 
 from xpc.compiler.plan import GIB, packed_bytes, verdict
-from xpc.compiler.plan.load import Adapters, Load, UnknownMemory
-from xpc.compiler.plan.memory import memory
+from xpc.compiler.plan.load import Adapters, Load
 from xpc.compiler.plan.time import Speed, speed
 from xpc.compiler.registry import find_gpu
 from xpc.compiler.registry.linear_layers import linear_layers, lora_parameters
@@ -73,9 +71,8 @@ def load(row: Row) -> Load:
 
 def peak(row: Row) -> float | None:
     """The predicted peak in GiB; None if the plan says `unknown`."""
-    with suppress(UnknownMemory):
-        return memory(load(row)).peak / GIB
-    return None
+    found = points.planned(load(row))
+    return None if found is None else found.peak / GIB
 
 
 def memory_rows() -> list[Row]:
@@ -120,10 +117,8 @@ def judged(row: Row) -> str:
     """The plan's verdict (`fits`, `tight`, `no` or `unknown`) for a measured run on its GPU."""
     gpu = find_gpu(row["gpu"])
     assert gpu is not None, row["gpu"]
-    with suppress(UnknownMemory):
-        found = memory(load(row))
-        return verdict(found.peak, gpu.memory_gib * GIB, found.low)
-    return "unknown"
+    found = points.planned(load(row))
+    return "unknown" if found is None else verdict(found.peak, gpu.memory_gib * GIB, found.low)
 
 
 def speed_error(row: Row) -> float | None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from hashlib import sha256
 from typing import Any
 
 from xpc.compiler.plan import packed_bytes
-from xpc.compiler.plan.load import Adapters, Load
+from xpc.compiler.plan.load import Adapters, Load, UnknownMemory
+from xpc.compiler.plan.memory import Memory, memory
 from xpc.compiler.registry import find_model
 from xpc.compiler.registry.linear_layers import ATTENTION, linear_layers, lora_parameters
 from xpc.compiler.registry.types import ModelFacts
@@ -139,6 +141,13 @@ def load(row: Row) -> Load:
         checkpointing=row["grad_ckpt"], attention="flash" if row["flash_attn"] or old else "sdpa",
         loss=loss(row), trained=trained, adapters=adapters, fsdp1=fsdp,
     )  # fmt: skip
+
+
+def planned(load: Load) -> Memory | None:
+    """The planned memory of a run; None if the plan does not know it."""
+    with suppress(UnknownMemory):
+        return memory(load)
+    return None
 
 
 def _packed(row: Row) -> float:

@@ -18,6 +18,7 @@ from xpc.compiler.importing.command.search import is_training, training_commands
 from xpc.compiler.importing.documented import commands
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.overrides import Overrides, no_scripts
+from xpc.compiler.importing.python.interpreter.functions import TRAINERS
 from xpc.compiler.importing.source_file import TYPED, SourceFile
 from xpc.compiler.importing.text.entries import OWN_METHOD, Entry, Unreadable
 from xpc.compiler.importing.text.shell import Call, Word
@@ -129,7 +130,7 @@ def _only_script(named: Draft, source: SourceFile, overrides: Overrides) -> str:
     """The Python file of the repository that has the method's trainer, and that fills TRL's classes. If there are
     several, it is the one with the YAML file's name. Otherwise "".
     """
-    trainer = f"{named.method.upper() if named.method != 'reward' else 'Reward'}Trainer(".encode()
+    trainer = next(f"{name}(".encode() for name, method in TRAINERS.items() if method == named.method)
     found: list[str] = []
     for one in overrides.find("")[:MOST_READ]:
         body = overrides.read(one) or b""

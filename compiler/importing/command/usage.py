@@ -7,13 +7,12 @@ from __future__ import annotations
 import posixpath
 import re
 
-from xpc.compiler.importing.documented import commands
+from xpc.compiler.importing.documented import PLACEHOLDER, commands
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.overrides import Overrides
 from xpc.compiler.importing.text.entries import Entry
 
 UNSET = re.compile(r"does not set \$\{?(\d)")
-PLACEHOLDER = re.compile(r"[<>{}$\[\]]|^\.\.\.|path/to|your|^-")
 
 
 def unset(draft: Draft) -> set[str]:
@@ -31,7 +30,8 @@ def stated(numbers: set[str], text: str, file: str, overrides: Overrides) -> dic
     for one in commands(name, [(file, comments)], overrides):
         words = one.after(name)
         given = {str(n): Entry(f"${n}", word, one.file, one.line) for n, word in enumerate(words, 1)}
-        if numbers <= set(given) and not any(PLACEHOLDER.search(words[int(number) - 1]) for number in numbers):
+        named = [words[int(number) - 1] for number in numbers if number in given]
+        if len(named) == len(numbers) and not any(PLACEHOLDER.search(word) or word[:1] == "-" for word in named):
             return given
     return {}
 

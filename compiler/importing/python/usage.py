@@ -7,7 +7,7 @@ from __future__ import annotations
 import posixpath
 import re
 
-from xpc.compiler.importing.documented import commands
+from xpc.compiler.importing.documented import PLACEHOLDER, commands
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.overrides import Overrides
 from xpc.compiler.importing.text.entries import Entry
@@ -35,7 +35,7 @@ def stated(names: list[str], text: str, file: str, overrides: Overrides) -> dict
         values = _values(command.after(script))
         for one in names:
             value = values.get(one)
-            if one not in out and value is not None and not re.search(r"[<>{}$\[\]]|^\.\.\.|path/to|your", value):
+            if one not in out and value is not None and not PLACEHOLDER.search(value):
                 out[one] = Entry(one, value, command.file, command.line)
     return out
 
