@@ -105,6 +105,8 @@ def intended_value(row: Setting, unknown: UnknownName) -> str | None:
     # the value may list several choices, as in `report_to = ["wandb", "tensorboard"]`
     if row.choices and (isinstance(node, List) or "," in text):
         items = node.items if isinstance(node, List) else ()
+        if any(isinstance(one, Call) for one in items):
+            return None  # `[accuracy(weight=1)]` is more than choices
         listed = [one.value if isinstance(one, String) else getattr(one, "name", "") for one in items]
         listed = listed or text.split(",")
         listed = [one for one in listed if row.path != "track" or one not in CONSOLE] or listed

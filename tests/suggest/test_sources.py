@@ -56,9 +56,10 @@ def test_first_line_names_the_mixture_if_its_data_is_one_of_the_datasets() -> No
         ("datasets:\n  - path: tatsu-lab/alpaca\n    roles_to_train: [assistant]", "`roles_to_train`"),
         ("datasets:\n  - path: tatsu-lab/alpaca\n    type: my_own.kind", "`my_own.kind`"),
         (f"datasets:\n{TWO.replace('split: train', 'weight: 0.5')}", "`data mix {`"),
+        ('report_to = [wandb(name=a), "tensorboard"]', "`track` decides it"),
     ],
 )
-def test_unclear_list_of_datasets_has_no_edit(typed: str, says: str) -> None:
+def test_unclear_list_has_no_edit(typed: str, says: str) -> None:
     found = checked(f"{LINE.format('alpaca')}{typed}\n").problems[0]
     assert says in (found.help or "")
     assert not found.edits
