@@ -37,7 +37,7 @@ BOOST = {
     "plan-accuracy.md": 0.3,
     "import.md": 0.7,
 }
-"""Weight of pages in the search, by the beginning of their path; 1 for the others."""
+"""Weight of pages in the search, by the beginning of their path; all other pages have the weight 1."""
 WIDE = ("rules.md", "reference.md")
 """Pages of long tables, which take the space of the table of contents."""
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```", re.S | re.M)
@@ -45,7 +45,7 @@ SPEC = re.compile(r"(?:\s*#.*\n|\s*\n)*(?:xpc 1\b|train \S+ on |extends \"|\w+ ?
 WORKER = re.compile(r'(?<=")([./]*)assets/javascripts/workers/(search\.\w+\.min\.js)(?=")')
 """The address of the theme's search in a page; docs/search.js loads it."""
 TOPIC = re.compile(r"^\*\*([A-Z][^*\n]*)\.\*\* ", re.M)
-"""The beginning of a paragraph with its topic in bold, which becomes a heading, so that the search knows it."""
+"""The beginning of a paragraph with its topic in bold. The topic becomes a heading, so that the search indexes it."""
 BAR = re.compile(r"`([^`\n]*\\\|[^`\n]*)`")
 
 
@@ -101,7 +101,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 def on_post_page(output: str, **_: Any) -> str:
     """Make each page load docs/search.js, which extends the theme's search."""
     page, found = WORKER.subn(r"\1search.js?theme=\2", output)
-    assert found == 1, "the theme names its search otherwise: see WORKER"
+    assert found == 1, "no unique address of the theme's search matches WORKER"
     return page
 
 
@@ -128,9 +128,10 @@ def on_post_build(config: Any) -> None:
 
 
 def _names() -> dict[str, list[str]]:
-    """The names that other tools have for a setting, by the setting's path, or by the argument of TRL that it decides.
+    """The names that other tools have for a setting. A key is the setting's path, or the argument of TRL that the
+    setting decides.
 
-    They are the phrases of compiler/suggest/other_names.toml and the keys of the importers' tables.
+    The names are the phrases of compiler/suggest/other_names.toml and the keys of the importers' tables.
     """
     names: dict[str, list[str]] = {}
     for typed, phrases in tomllib.loads(_text("compiler", "suggest", "other_names.toml")).items():

@@ -28,7 +28,7 @@ memory(ligre)
 COLORS = {"1;31": "#ff7b72", "1;33": "#e3b341", "1;36": "#56d4dd", "1;34": "#79c0ff", "1": "#f0f6fc"}
 """For each colour code of compiler/render/color.py, the colour in the picture, which has a dark background."""
 WIDTH, HEIGHT, MARGIN = 8.4, 19, 20
-"""Pixels of a character and a line of 14 px, and around the text."""
+"""In pixels: the width of a character and the height of a line of 14 px, and the margin around the text."""
 
 
 def picture(text: str) -> str:
@@ -85,7 +85,9 @@ PARTS = {
     "activations": ("#1a7f37", ("activations", "logits and loss", "recomputation", "backward temporaries")),
     "communication": ("#8c959f", ()),
 }
-"""Colour of each part of the bars, and the components of the plan in it; the last part has all others."""
+"""For each part of a bar: its colour, and the plan's components that it sums. The last part has all other
+components.
+"""
 GIB = 2**30
 
 
@@ -141,7 +143,9 @@ EVERY, STEPS = 100, 500
 
 
 def stops() -> str:
-    """A stopped and a killed run on a line of steps, and where the same command goes on."""
+    """The picture of a stopped run and a killed run: a line of steps for each, and the step from which the same command
+    continues.
+    """
     rows = [
         '<text x="24" y="30">A run of 500 steps that saves every 100. The same command goes on:</text>',
         '<text x="530" y="30" class="c">mine.bundle/launch.sh</text>',
@@ -167,9 +171,9 @@ def stops() -> str:
         rows.append(f'<text x="{_x(start) + 10}" y="{top + 60}" class="n">{lost}</text>')
     rows.append('<circle cx="32" cy="300" r="5" fill="#ffffff" stroke="#1f2328" stroke-width="2"/>')
     rows.append(
-        '<text x="46" y="305" class="n">a checkpoint; one that was cut short while it was written is not used</text>'
+        '<text x="46" y="305" class="n">a checkpoint; a checkpoint that was only partly written is not used</text>'
     )
-    return drawing(900, 324, "A stopped run goes on from the step of the stop, a killed one from its checkpoint", rows)
+    return drawing(900, 324, "A stopped run goes on from the step of the stop, a killed run from its checkpoint", rows)
 
 
 def _x(step: int) -> int:

@@ -49,5 +49,5 @@ class XpLexer(RegexLexer):
 
 
 def register() -> None:
-    """Make Pygments know the language."""
+    """Register the lexer with Pygments."""
     LEXERS["XpLexer"] = (__name__, XpLexer.name, XpLexer.aliases, XpLexer.filenames, ())

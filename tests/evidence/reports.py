@@ -41,10 +41,10 @@ HEAD = """\
 Written by `make docs` from `tests/evidence/reports.toml`; do not edit.
 
 This page has {reports} problems that people reported in {threads} public issue threads of 2024 to 2026: training
-configurations that fail late, or silently change what is learned. We read each thread as far as a search index of
-issues shows it, so later comments can be missing. If a spec can express the configuration, we wrote the spec. A test
-checks every spec that xpc refuses or warns about, and that the named tests exist. The list is a sample, and does not
-show how often a problem occurs.
+configurations that fail late, or silently change what is learned. Each thread was read as far as a search index of
+issues shows it, so later comments can be missing. If a spec can express the configuration, the report has that spec. A
+test checks every spec that xpc refuses or warns about, and that the named tests exist. The list is a sample, and does
+not show how often a problem occurs.
 
 | outcome | reports |
 |---|---|

@@ -24,9 +24,9 @@ HEAD = """\
 Written by `make docs` from `compiler/rules/` and `tests/evidence/`; do not edit.
 
 The rules come from a table of {rows} conditions under which a fine-tuning run fails, or silently does something other
-than its configuration says. We found these conditions by reading and running TRL, transformers, accelerate, DeepSpeed,
-peft and Liger. {implemented} of them are checked, {unwritable} cannot be written in a spec, {preflight} are found by
-the preflight on the training machine, and {refused} are not checked, for a stated reason
+than its configuration says. These conditions were found by reading and running TRL, transformers, accelerate,
+DeepSpeed, peft and Liger. {implemented} of them are checked, {unwritable} cannot be written in a spec, {preflight} are
+found by the preflight on the training machine, and {refused} are not checked, for a stated reason
 ([rules/conditions.md](rules/conditions.md)). `xpc explain CODE` prints the section of one code.
 
 To silence a warning or a note, write a comment with the reason at the end of its line:

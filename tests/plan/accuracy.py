@@ -127,7 +127,7 @@ def heads() -> list[str]:
 
 
 HEAD_NOTES = (
-    "The rows of 2,048 tokens are from trl#6859. It measured two losses that TRL had before its fused head:",
+    "The rows of 2,048 tokens are from trl#6859. This thread measures two losses that TRL had before its fused head:",
     "`chunked_nll` computes the head's gradient chunk by chunk, and `cce` never stores the logits. Their peaks differ",
     "only for gemma-3-270m, whose embedding is 63 % of its parameters; no stack has `chunked_nll`, so that row is not",
     "comparable. trl#6859 writes GB, but means GiB: weights, gradients and optimizer states of Qwen3-8B (8,190,735,360",
@@ -145,15 +145,15 @@ def picture() -> str:
 
 NOTES = (
     "The first line of the first table (Hugging Face trainers) has runs of Llama-3-8B and santacoder from one project.",
-    "We knew their errors while we chose parts of the formulas: the twelve bytes per unit of the MLP's width that the",
-    "backward pass of a recomputed layer keeps, the gathering of quantized layers in their stored",
-    "form, the moment at which the fused head frees its chunk, the loss that is computed in place, and the float32",
-    "logits of QLoRA without autocast. So the first line shows that",
-    "the formulas can describe such runs, but not how large the error is for another model; the held-out measurements",
-    "above and `make gpu` show that. The bytes that autograd keeps per layer were not fitted: they are counted on real",
-    "models. The formulas also count a second copy of the attention mask, because of the length at which gemma-3-1b",
-    "ran out of memory (TRL 1.15). The verdict is `fits` for at most 80 % of the GPU's memory, and `no` if",
-    "even the lower end of the range (7 % below the prediction, by choice) is above the GPU's memory.",
+    "Their errors were known while parts of the formulas were chosen: the twelve bytes per unit of the MLP's width",
+    "that the backward pass of a recomputed layer keeps, the gathering of quantized layers in their stored form, the",
+    "moment at which the fused head frees its chunk, the loss that is computed in place, and the float32 logits of",
+    "QLoRA without autocast. So the first line shows that the formulas can describe such runs, but not how large the",
+    "error is for another model; the held-out measurements above and `make gpu` show that. The bytes that autograd",
+    "keeps per layer were not fitted: they are counted on real models. The formulas also count a second copy of the",
+    "attention mask, because of the length at which gemma-3-1b ran out of memory (TRL 1.15). The verdict is `fits` for",
+    "at most 80 % of the GPU's memory, and `no` if even the lower end of the range (7 % below the prediction, by",
+    "choice) is above the GPU's memory.",
 )
 
 
@@ -224,11 +224,10 @@ def _time() -> list[str]:
         "",
         *_speed_groups(),
         "",
-        "For trainers of the Hugging Face libraries, this time is multiplied by a factor: one each for full training,",
-        "LoRA and QLoRA, with and without fused kernels, and QLoRA with float32 norms",
-        "(compiler/plan/utilisation.json). Each factor is the median of",
-        "fms-hf-tuning's runs on A100. The factor for V100 comes from a single run of 133 hours, so for this run the",
-        "plan's hours are fitted, not predicted.",
+        "For trainers of the Hugging Face libraries, the predicted time is multiplied by a factor, one each for full",
+        "training, LoRA and QLoRA, with and without fused kernels, and QLoRA with float32 norms",
+        "(compiler/plan/utilisation.json). Each factor is the median of fms-hf-tuning's runs on A100. The factor for",
+        "V100 comes from a single run of 133 hours, so for this run the plan's hours are fitted, not predicted.",
         "",
         *_other_chips(),
     ]
@@ -242,7 +241,7 @@ def _speed_groups() -> list[str]:
         "",
         "No published run of `context_parallel` was fitted. TRL 1.13 reports 380 seconds for a step over 1,048,576",
         f"tokens of Qwen3 8B that 8 H100 share; the plan predicts {planned:.0f} ({planned / measured - 1:+.1%}).",
-        "Its attention runs at the speed that the papers of FlashAttention 2 and 3 give for long causal rows.",
+        "The plan assumes the speed of attention that the papers of FlashAttention 2 and 3 give for long causal rows.",
     ]  # fmt: skip
 
 
@@ -318,8 +317,8 @@ def page() -> str:
             "![Predicted against measured peaks](plan-accuracy.svg)",
             "",
             "The plan states a range for peaks of torch's allocator, not for reserved memory or figures of nvidia-smi. "
-            "We compared {} such peaks of trainers whose settings a spec can express (the first line of the table, "
-            "`peft_t4` and `fms_models`): {} are in the range. The median width of a range is {:.0%} of the "
+            "Of {} such peaks of trainers whose settings a spec can express (the first line of the table, "
+            "`peft_t4` and `fms_models`), {} are in the range. The median width of a range is {:.0%} of the "
             "prediction.".format(*peaks_in_range()),
             "",
             "## The decision",

@@ -138,8 +138,8 @@ def section() -> list[str]:
         "|---|---|---|---|---|---|---|",
         *memory,
         "",
-        "`soup_h100` reports the used memory of the whole GPU for a run without recomputation. It includes memory that",
-        "torch's allocator keeps in reserve, which the plan does not count. The dtype of the base is not stated; a",
-        "base in float32 would need 15 GiB more than predicted.",
+        "`soup_h100` reports the used memory of the whole GPU for a run without recomputation. The figure includes",
+        "memory that torch's allocator keeps in reserve, which the plan does not count. The dtype of the base is not",
+        "stated; a base in float32 would need 15 GiB more than predicted.",
         "",
     ]  # fmt: skip

@@ -127,8 +127,8 @@ configuration class gets its arguments. A *false accept* is an exception, a valu
 name that the libraries call deprecated or ignore.
 
 **Rejected specs.** If only one rule refuses a spec, and each proof of that rule shows an exception, the spec is
-compiled without the rule and tried in the same way. If the libraries raise no exception, or another one, the rule is
-a *suspected false refusal*. Other rules are judged by their proofs alone ([rules.md](rules.md)).
+compiled without the rule and tried in the same way. If the libraries raise no exception, or another exception than in
+the proof, the rule is a *suspected false refusal*. Other rules are judged by their proofs alone ([rules.md](rules.md)).
 
 **Training steps.** Some accepted specs train in the bundle's own program, for one step, or for two if they have a
 warm-up. Then the trainer is compared with the bundle: the dtypes of weights, adapters and optimizer states; which
@@ -139,10 +139,10 @@ implementation, from the tokens of the batch. That implementation also computes 
 rows), the optimizer's group and the weight decay of each trained weight (from its name), the learning rate of each step
 (from the schedule's formula), and the weights that are saved.
 
-**GPUs are simulated.** The libraries are shown the GPU's capability and the number of processes of the spec. A step
-of such a spec runs on a tiny model of its family on the CPU, with accumulation, bf16, ZeRO, quantized bases (if
-bitsandbytes is installed) and the arithmetic of flash attention on packed rows. Specs for `cpu` and `2 x cpu` run
-unchanged.
+**GPUs are simulated.** The libraries see the GPU capability and the number of processes that the spec states. A
+training step of a spec for GPUs runs on a tiny model of its family on the CPU, with accumulation, bf16, ZeRO, quantized
+bases (if bitsandbytes is installed) and the arithmetic of flash attention on packed rows. Specs for `cpu` and `2 x cpu`
+run unchanged.
 
 Not covered:
 
