@@ -144,11 +144,11 @@ training step of a spec for GPUs runs on a tiny model of its family on the CPU, 
 bases (if bitsandbytes is installed) and the arithmetic of flash attention on packed rows. Specs for `cpu` and `2 x cpu`
 run unchanged.
 
-Not covered:
+**Limits.** The random specs do not cover everything:
 
-- features that need a GPU: fp16's scaler, Liger's and Triton's kernels, compilation, vLLM, 8-bit optimizers, flex
-  attention's backward pass, offloading, context parallelism, running out of memory; more than two processes, FSDP1
-  and copies of shards; accumulation beyond 4 and a micro-batch other than 2
+- Not covered are features that need a GPU: fp16's scaler, Liger's and Triton's kernels, compilation, vLLM, 8-bit
+  optimizers, flex attention's backward pass, offloading, context parallelism, running out of memory; more than two
+  processes, FSDP1 and copies of shards; accumulation beyond 4 and a micro-batch other than 2
 - quantized bases on trl-0.18, whose environment here has no bitsandbytes
 - errors after the first step (with a warm-up, the second), or after resuming from a checkpoint; other tests cover
   these ([recovery.md](recovery.md))
@@ -222,8 +222,8 @@ def page(report: Mapping[str, Any], found: str = "") -> str:
         lines += [
             "## Found by earlier runs, and fixed",
             "",
-            "Each line names settings that xpc once handled wrongly, what happened in the libraries (in brackets), and "
-            "what xpc does now.",
+            "Each line of this list names settings that xpc once handled wrongly, what happened in the libraries "
+            "(in brackets), and what xpc does now.",
             "",
         ]
         lines += [f"- {one['what']}. Now: {one['outcome']}." for one in entries]
