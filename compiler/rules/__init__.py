@@ -43,7 +43,7 @@ def rules(module: str) -> list[Rule]:
 
 def check(spec: Spec) -> list[Diagnostic]:
     """Run every rule that applies to the spec, and return all findings."""
-    # Imported here, because core/build.py imports this package before it writes the index.
+    # core/build.py imports this package before it writes the index, so the index is imported in the function.
     from xpc.compiler.rules.core.index import MODULES
 
     found = [one for module, applies in MODULES if applies(spec) for rule in rules(module) for one in rule.run(spec)]

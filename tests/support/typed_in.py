@@ -37,10 +37,11 @@ def way_out(help: str | None) -> str | None:
 
 
 def leaves_out(help: str | None) -> str:
-    """The setting that a help text advises to leave out. If the help says "it", this is the setting at the diagnostic's
-    location. "" if the help advises no such thing.
+    """The setting that a help text advises to leave out. If the help says "it" or "the key", the result is "it":
+    the setting at the diagnostic's location. "" if the help does not advise to leave a setting out.
     """
-    match = re.search(r"leave (?:`([^`]+)`|it) out|leave out `([^`]+)`", help or "")
+    it = "it|the (?:key|name|argument|range|limit)"
+    match = re.search(rf"leave (?:`([^`]+)`|{it}) out|leave out `([^`]+)`", help or "")
     return "" if match is None else match[1] or match[2] or "it"
 
 

@@ -24,7 +24,7 @@ def another_shape(spec: Spec) -> Iterator[Finding]:
     """An adapter whose training continues must keep its kind, rank, alpha, targets and task. Settings that the spec
     leaves out are read from the saved adapter_config.json.
 
-    Why it is bad: the run trains a different adapter from the one that it continues.
+    Why it is bad: the run trains another adapter than the saved one.
 
     Without this rule: with another rank, torch raises an error after the model is loaded. If only alpha differs, the
     adapter silently has another effect from the first step on. If `targets` names modules that the saved adapter lacks,
@@ -68,7 +68,7 @@ def another_shape(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.location("lora.from", f"task_type {str(task)[:40]}"),
             f"the adapter was not trained for {wanted}, the task of {spec.text('method')}",
-            "name an adapter of this task, or start a new one",
+            "name an adapter that was trained for this task, or start a new adapter",
             (spec.label("method", "the method"),),
         )
 

@@ -27,7 +27,7 @@ def with_adapters(spec: Spec) -> Iterator[Finding]:
     """`freeze` cannot be combined with adapters: with adapters, all weights of the model are already frozen. To train
     some modules together with adapters, name them in `modules_to_save`.
 
-    Why it is bad: the two settings contradict each other about which weights are trained.
+    Why it is bad: `freeze` and the adapters contradict each other about which weights are trained.
 
     Without this rule: peft makes only the adapters trainable and ignores what `freeze` leaves trainable.
 
@@ -107,7 +107,7 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a name that the model lacks matches nothing, so the weights that should stay trainable are frozen.
 
-    Without this rule: the run ends once the model is loaded.
+    Without this rule: the run stops with an error after it has loaded the model.
 
     Source: the runtime's `frozen_weights.py`; transformers 5.23 and 4.52 `modeling_*.py`, every family built.
     """
@@ -120,7 +120,7 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
             yield Finding(
                 spec.location("freeze.layer_modules", f"a layer of {family} has {parts}"),
                 f"no layer of {family} has a module `{one}`",
-                f"leave it out, or name one of {parts}",
+                f"leave the name out, or name one of {parts}",
             )
     if family not in family_modules():
         yield from _in_no_part(spec, family)
@@ -141,13 +141,15 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
                 yield Finding(
                     spec.location(path, "a reward model has a score head instead"),
                     f"a reward model has no `{one[:60]}`",
-                    "leave it out: the score head is always trained",
+                    "leave the name out: the score head is always trained",
                     (spec.label("method"),),
                 )
 
 
 def _in_no_part(spec: Spec, family: str) -> Iterator[Finding]:
-    """Report names that no module of the model has. The family is in modules.json, for example a mixture of experts."""
+    """Report names in `freeze` that no module of the model has, for a family that is only in modules.json, such as a
+    mixture of experts.
+    """
     inside, outside = named_parts(spec)
     places: tuple[tuple[NamesPath, tuple[str, ...], str], ...] = (
         ("freeze.layer_modules", inside, "in"), ("freeze.except_modules", outside, "outside of"),
@@ -185,7 +187,7 @@ def _patterns_of_no_weight(spec: Spec, family: str) -> Iterator[Finding]:
             yield Finding(
                 spec.location("freeze.except_parameters", f"names begin with `{beginnings[0]}` or `{beginnings[1]}`"),
                 f"no parameter of {family} begins with `{plain[:60]}`",
-                write(f"except_parameters = {json.dumps(legal)}", ", if that is what is meant"),
+                write(f"except_parameters = {json.dumps(legal)}", ", if you mean this layer"),
                 (spec.model.label,),
             )
 
@@ -208,7 +210,7 @@ def unreadable_pattern(spec: Spec) -> Iterator[Finding]:
     `embed_tokens.weight[:32000]`, would be read as a regular expression, in which the brackets mean a set of
     characters.
 
-    Why it is bad: the pattern does not select the weights that it names.
+    Why it is bad: a pattern in another notation selects other weights than the user intends.
 
     Without this rule: Python raises `re.error` after the model is loaded.
 

@@ -21,7 +21,7 @@ def of_another(spec: Spec) -> Iterator[Finding]:
     """`init_iterations` needs `init = pissa`, and `init_rows` needs `init = eva`. An adapter with `from` cannot have
     `init`, because it starts with the weights of a saved adapter.
 
-    Why it is bad: the setting does nothing.
+    Why it is bad: `init`, `init_iterations` or `init_rows` has no effect.
 
     Without this rule: other initializations silently ignore `init_iterations` and `init_rows`. With `from`, peft would
     first initialize an adapter as `init` states, and then replace its weights by the saved weights. PiSSA would also
@@ -139,7 +139,7 @@ def other_layers(spec: Spec) -> Iterator[Finding]:
     embeddings), or on experts that are one stacked parameter. OLoRA and LoftQ also cannot initialize adapters on
     GPT-2's Conv1D layers.
 
-    Why it is bad: these adapters would not start with the initial weights that `init` states.
+    Why it is bad: adapters on such modules would not start with the weights that `init` states.
 
     Without this rule: peft silently gives adapters on embeddings their usual initial values. If the head is tied to the
     embeddings, peft also subtracts the head's initial adapter from the embeddings. For stacked experts, peft raises
@@ -215,7 +215,7 @@ def from_other_rows(spec: Spec) -> Iterator[Finding]:
     """EVA needs the method sft, because EVA computes the initial adapter from the tokens that are trained on. Rows of
     other methods are pairs of answers, rated answers, or prompts without an answer.
 
-    Why it is bad: for such rows, nothing defines from which tokens EVA should compute the adapter.
+    Why it is bad: for rows of other methods, nothing defines from which tokens EVA should compute the adapter.
 
     Without this rule: KeyError before the first step, because the batches of other methods have no `input_ids` or no
     `labels`.

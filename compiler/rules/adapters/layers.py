@@ -44,7 +44,7 @@ def dropout_of_experts(spec: Spec) -> Iterator[Finding]:
     """An adapter on the experts of a mixture cannot have dropout, because transformers 5 keeps the experts as one
     stacked parameter. If `dropout` is not set, it is 0 for such adapters.
 
-    Why it is bad: the run cannot start with this dropout.
+    Why it is bad: the run cannot start if adapters on the experts have dropout.
 
     Without this rule: ValueError in the trainer's constructor, after the data is tokenized.
 
@@ -156,7 +156,7 @@ def dora_of_quantized(spec: Spec) -> Iterator[Finding]:
     weight of a layer without calling the layer. When a weight is read in this way, ZeRO-3 expects that it has sharded
     this weight, but it does not shard quantized weights.
 
-    Why it is bad: the run ends in its first steps.
+    Why it is bad: the run fails in its first steps.
 
     Without this rule: under ZeRO-3, AttributeError "'Params4bit' object has no attribute 'ds_status'" in the first
     backward pass. On a CPU, peft reads an 8-bit weight and then calls `weight.to("cpu")`. This call loses the scales of
@@ -213,7 +213,7 @@ def half_of_a_pair(spec: Spec) -> Iterator[Finding]:
     """The gate and up projections of an expert must be adapted together: if one of them has an adapter, the other must
     have one, too. transformers 5 keeps both in one parameter.
 
-    Why it is bad: the run cannot start if only one of the two projections is adapted.
+    Why it is bad: the run cannot start if only the gate or only the up projection is adapted.
 
     Without this rule: ValueError in the trainer's constructor, after the data is tokenized.
 
@@ -240,7 +240,7 @@ def state_space(spec: Spec) -> Iterator[Finding]:
     """A state-space layer cannot have an adapter on `out_proj` or `conv1d`: the layer's kernel reads the weights of
     these modules directly and bypasses the adapter. `all-linear` includes both modules.
 
-    Why it is bad: an adapter on these modules would have no effect.
+    Why it is bad: an adapter on `out_proj` or `conv1d` would have no effect.
 
     Without this rule: ValueError in the trainer's constructor, after the data is tokenized.
 
@@ -267,7 +267,7 @@ def never_packed(spec: Spec) -> Iterator[Finding]:
     """`qlora` and `bits` need a model family with plain linear layers. transformers 5 quantizes only layers of the
     plain linear class, and Falcon's layers have a class of their own.
 
-    Why it is bad: the base takes four times the memory that the spec promises.
+    Why it is bad: each weight of the base takes 16 or 32 bits of memory instead of 4 or 8.
 
     Without this rule: the base silently stays in 16 or 32 bits.
 

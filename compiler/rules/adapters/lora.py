@@ -25,7 +25,7 @@ def rate_of_embeddings(spec: Spec) -> Iterator[Finding]:
     """`embedding_lr` needs an adapter on an embedding, as in `targets = [q_proj, embed_tokens]`. `all-linear` puts no
     adapter on it. `modules_to_save = [embed_tokens]` trains the embedding itself, at `lr`.
 
-    Why it is bad: the setting has no effect.
+    Why it is bad: without such an adapter, `embedding_lr` has no effect.
 
     Without this rule: nothing is reported.
 
@@ -178,7 +178,7 @@ def no_module(spec: Spec) -> Iterator[Finding]:
         f"{spec.model.name} has no module `{missing[0][:60]}`"
         if len(missing) == 1
         else f"{spec.model.name} has no modules {', '.join(f'`{one[:60]}`' for one in missing[:4])}",
-        f"write `{better}`" if better else f"name modules of {family}, or write `targets = all-linear` for all of them",
+        f"write `{better}`" if better else f"name modules of {family}, or write `targets = all-linear`",
         (spec.model.label,),
         replace=better if certain else None,
     )

@@ -29,7 +29,7 @@ def missing_layer(spec: Spec, path: Path) -> Iterator[Finding]:
         found = LAYER.search(name) if isinstance(name, str) else None
         if found is not None and int(found[1]) >= facts.layers:
             yield Finding(
-                spec.location(path, f"its layers are 0 to {facts.layers - 1:,}"),
+                spec.location(path, f"the model has the layers 0 to {facts.layers - 1:,}"),
                 f"{spec.model.name} has no layer {int(found[1]):,}: `{name[:60]}` names nothing",
                 f"name a layer from 0 to {facts.layers - 1:,}",
                 (spec.model.label,),

@@ -38,9 +38,9 @@ WHEN = any_of(
 )  # fmt: skip
 
 WHOSE = {
-    "block_size": "only oft has it", "alpha": "only lora, qlora and loha have it", "dropout": "loha multiplies weights",
+    "block_size": "for oft only", "alpha": "for lora, qlora and loha only", "dropout": "loha multiplies weights",
 }  # fmt: skip
-"""Maps each setting that some kinds of adapters lack to the text of the finding, such as `only oft has it`. Settings
+"""Maps each setting that some kinds of adapters lack to the text of the finding, such as `for oft only`. Settings
 that are not listed here belong only to `lora` and `qlora`.
 """
 
@@ -72,7 +72,7 @@ def setting_of_another(spec: Spec) -> Iterator[Finding]:
     and LoHa have `alpha`, only OFT has blocks, and LoHa has no dropout of its inputs. For OFT, the spec gives either
     the number of blocks or their size, and PEFT derives the other.
 
-    Why it is bad: the adapter has no such setting.
+    Why it is bad: an adapter has no use for a setting of another kind of adapter.
 
     Without this rule: PEFT raises TypeError for a setting that the adapter does not have, and ValueError if both the
     number and the size of OFT's blocks are given.
@@ -253,11 +253,11 @@ def tied_part(spec: Spec) -> Iterator[Finding]:
     the adapters (`save { merge }`). Tied embeddings and head share one weight, but an adapter changes only one of the
     two.
 
-    Why it is bad: if such an adapter is merged later with peft's `merge_and_unload`, its change is added to the shared
-    weight, so both embeddings and head change. An adapter that is never merged works correctly. `save { merge }` works
-    correctly, too: it first gives embeddings and head separate copies of the weight. If `modules_to_save` names
-    embeddings or head, they become two different weights. On trl-0.24 and trl-0.18, one of these two weights is lost
-    when a merged model is saved.
+    Why it is bad: if an adapter on tied embeddings is merged later with peft's `merge_and_unload`, its change is added
+    to the shared weight, so both embeddings and head change. An adapter that is never merged works correctly. `save {
+    merge }` works correctly, too: it first gives embeddings and head separate copies of the weight. If
+    `modules_to_save` names embeddings or head, they become two different weights. On trl-0.24 and trl-0.18, one of
+    these two weights is lost when a merged model is saved.
 
     Without this rule: PEFT only warns. When the merged model is saved, transformers 4.57 keeps only one of the two
     weights, because the configuration says that they are tied. transformers 5.23 keeps both if they differ.

@@ -1,6 +1,6 @@
 """The modules that the settings of adapters and of `freeze` may name, for each family whose layers are all alike.
 
-GPT-2's linear layers have transposed weights. A test builds a model of every family and compares the names.
+A test builds a model of every family and compares the names.
 """
 
 from __future__ import annotations

@@ -34,8 +34,7 @@ def _function(code: bytes, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef 
 
 def signature(code: bytes, name: str) -> tuple[list[str], set[str], bool] | None:
     """Return a triple: the names of a function's parameters, the names of those parameters that have no default, and
-    whether the function has `**kwargs`. None if the file does not define a function of this name, but a class, for
-    example.
+    whether the function has `**kwargs`. None if the file defines no function of this name, for example only a class.
     """
     found = _function(code, name)
     if found is None:
@@ -59,9 +58,9 @@ def optional(code: bytes, name: str) -> set[str]:
 
 
 def may_log(code: bytes) -> bool:
-    """Whether a function of the file may log metrics. trl passes a function `log_metric` to rewards. So this is
-    possible if the file contains the name `log_metric`, or if a call in the file passes on `**kwargs`, which may
-    contain `log_metric`.
+    """Whether a function of the file may log metrics. trl passes a function `log_metric` to rewards. They may call it
+    if the file contains the name `log_metric`, or if a call in the file passes on `**kwargs`, which may contain
+    `log_metric`.
     """
     calls = (node for statement in _body(code) for node in ast.walk(statement) if isinstance(node, ast.Call))
     return b"log_metric" in code or any(word.arg is None for call in calls for word in call.keywords)

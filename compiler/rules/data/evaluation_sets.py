@@ -21,8 +21,8 @@ LOAD, METRIC = "load_best_model_at_end", "metric_for_best_model"
 def other_tokens(spec: Spec) -> Iterator[Finding]:
     """A model that is trained only on completions must be evaluated on rows that also have a prompt and a completion.
 
-    Why it is bad: for rows without a separate completion, the evaluation loss is a mean over all tokens, including
-    those of the questions. So the loss does not measure how well the model writes completions.
+    Why it is bad: for rows without a separate completion, the evaluation loss is a mean over all tokens, including the
+    tokens of the questions. So the loss does not measure how well the model writes completions.
 
     Without this rule: the rows have no completion mask, and the collator silently masks nothing.
 

@@ -30,7 +30,9 @@ SEVERAL = 8
 
 
 def _read(spec: Spec) -> Iterator[tuple[DataSource, Survey]]:
-    """Yield each source whose rows were read and have the right shape, with its survey."""
+    """Yield each source whose rows were read and have the right shape, with its survey: the counts of what its rows
+    contain.
+    """
     for source in spec.files:
         found = rows.valid_survey(source)
         if found is not None and found.rows:
@@ -115,7 +117,7 @@ def speaker(spec: Spec) -> Iterator[Finding]:
     `Human:`, because the chat template already writes the role of each turn. This rule reports a file if at least half
     of its rows have such a turn.
 
-    Why it is bad: the model learns to begin each answer with the name, or to write both sides of a conversation.
+    Why it is bad: the model learns to begin each answer with a speaker's name, or to write the user's turns as well.
 
     Without this rule: nothing is reported.
 
@@ -168,8 +170,8 @@ def one_answer(spec: Spec) -> Iterator[Finding]:
     """The rows of a file should not all have the same answer, or the same rejected answer. Files with fewer than eight
     different rows are not checked.
 
-    Why it is bad: the model learns to give this answer to everything. If all rejected answers are equal, it learns only
-    to avoid one text.
+    Why it is bad: if all rows have one answer, the model learns to give it to every prompt. If all rejected answers are
+    equal, the model learns only to avoid one text.
 
     Without this rule: nothing is reported, and the loss falls to almost 0.
 
@@ -227,9 +229,9 @@ def joined(spec: Spec) -> Iterator[Finding]:
     and the answer ` Paris`. This rule reports a file if at least 90 % of its rows lack such a space or line break, and
     if the file has at least eight different rows. For a chat model, the rule XP186 warns instead.
 
-    Why it is bad: the two texts are joined as they are, `Answer:Paris`. In use, a prompt is usually followed by a
-    space. The model has never seen this space in training, and with it, the first token of the answer is a different
-    one (` Paris` instead of `Paris`).
+    Why it is bad: the prompt and the answer are joined as they are, `Answer:Paris`. In use, a prompt is usually
+    followed by a space. The model has never seen this space in training, and with it, the first token of the answer is
+    a different one (` Paris` instead of `Paris`).
 
     Without this rule: nothing is reported.
 
@@ -256,7 +258,7 @@ VALUES = {
     "python_value": (
         "an answer that is a list or dict of Python, such as `['Paris']`",
         NEARLY_ALL,
-        "take the text out of the value, for example with Python's `ast.literal_eval`",
+        "replace the value by the text in it, for example with Python's `ast.literal_eval`",
     ),
     "quoted": (
         "an answer in quotation marks",
@@ -287,11 +289,11 @@ def values_for_texts(spec: Spec) -> Iterator[Finding]:
     Lists, dicts and quoted texts are reported if at least 90 % of the rows have them, and placeholders if at least half
     of the rows do.
 
-    Why it is bad: the model learns to write such values.
+    Why it is bad: the model learns to write values such as `nan` or `['Paris']`.
 
     Without this rule: nothing is reported.
 
-    Source: pandas 2 `to_json` and Python's `str`, which write such texts; no library compares them.
+    Source: pandas 2 `to_json` and Python's `str`, which write such texts; no library looks for them.
     """
     for source, found in _read(spec):
         for kind, (words, least, help) in VALUES.items():

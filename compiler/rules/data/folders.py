@@ -88,9 +88,9 @@ def more_columns(spec: Spec) -> Iterator[Finding]:
     messages. Another file of the split must not have further columns or keys. It may lack columns or keys, which are
     then null, and may have them in another order. xpc compares the first 256 files of a folder.
 
-    Why it is bad: the run ends when it reads the later file.
+    Why it is bad: the run fails when it reads the later file.
 
-    Without this rule: launch.sh stops with the same message, after GPUs are held.
+    Without this rule: launch.sh stops with the message of this rule, but only after the GPUs are allocated.
 
     Source: datasets 5.2 and 5.0 `table.py` (`cast_table_to_schema`, `array_cast`); confirmed by running it.
     """
@@ -105,7 +105,7 @@ def more_columns(spec: Spec) -> Iterator[Finding]:
                     label,
                     f"`{other.inside(source)[:80]}` of `{source.name[:80]}` has `{more[0][:80]}`, and the first file, "
                     f"`{first.inside(source)[:80]}`, does not",
-                    "give all files the same columns and keys; where a row has no value for one, write null",
+                    "give all files the same columns and keys, with null for a missing value",
                 )
                 break
 

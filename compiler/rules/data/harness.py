@@ -27,7 +27,8 @@ def _running(spec: Spec) -> list[str]:
 def unsafe(spec: Spec) -> Iterator[Finding]:
     """A task that executes code written by the model needs `allow_code_execution`.
 
-    Why it is bad: there is no sandbox, so the code runs with your permissions, your files and your network.
+    Why it is bad: code that the model writes runs without a sandbox, with your permissions, your files and your
+    network.
 
     Without this rule: lm-eval raises ValueError once the model and the data of all tasks are loaded.
 
@@ -107,7 +108,7 @@ def withdrawn(spec: Spec) -> Iterator[Finding]:
 def scores(spec: Spec) -> Iterator[Finding]:
     """A reward model cannot run lm-eval's tasks: it returns a score, and the tasks need likelihoods of words.
 
-    Why it is bad: the results would be those of random guesses.
+    Why it is bad: the results of a reward model would be as bad as random guesses.
 
     Without this rule: lm-eval loads the reward model as a language model with a new head of random weights. Only a
     message of transformers about newly initialized weights shows this.

@@ -14,7 +14,7 @@ from xpc.compiler.stacks import able
 WHEN = any_of(pictured, written("data.max_pixels"))
 
 COLUMNS = {
-    IMAGES: "a column `images` with a list of paths to each row (`[]` for a row without an image)",
+    IMAGES: "a column `images`: the list of each row's image paths, `[]` for a row without an image",
     IMAGE_PAIRS: "the columns `prompt` and `images` to each pair; `images` is a list of paths (`[]` for none)",
 }
 """Maps each format of rows with images to a phrase for messages. The phrase names the columns that a user must add to
@@ -48,7 +48,7 @@ def images_of_the_target(spec: Spec) -> Iterator[Finding]:
 def images_of_the_method(spec: Spec) -> Iterator[Finding]:
     """A model that reads images can be trained only with sft and dpo.
 
-    Why it is bad: xpc does not test the other methods with images.
+    Why it is bad: xpc tests only sft and dpo with images.
 
     Without this rule: grpo of TRL 1.16 generates with images, and the other trainers refuse a column of images.
 
@@ -73,7 +73,7 @@ def images_and_model(spec: Spec) -> Iterator[Finding]:
     Why it is bad: without a column of images TRL prepares the rows in another way, which xpc does not test. A text
     model cannot read images.
 
-    Without this rule: a text model ends with ValueError ("The dataset appears to be vision-related") after it is
+    Without this rule: a text model ends with ValueError ("The dataset appears to be vision-related") after the model is
     loaded.
 
     Source: trl 1.16 `sft_trainer.py`; confirmed by running it.
@@ -160,7 +160,7 @@ def images_of_shards(spec: Spec) -> Iterator[Finding]:
 LIGER = "liger-kernel 0.8.5 cannot be imported for Qwen2.5-VL"
 UNREAD: dict[Path, str] = {
     "memory.liger": LIGER,
-    "memory.offload_activations": "it was not tested with the vision tower",
+    "memory.offload_activations": "offloading was not tested with the vision tower",
     "lora.init": "`init` was not tested with image encoders, which get no adapters",
     "lora.from": "the saved adapter may be on the vision tower",
     "oft": "OFT was not tested with image encoders, which get no adapters",
@@ -219,8 +219,8 @@ def shortest_image(spec: Spec) -> Iterator[Finding]:
     least 1,024. If the spec sets `max_pixels`, `seq` must instead be larger than the number of tokens of an image with
     `max_pixels` pixels.
 
-    Why it is bad: a row with more than `seq` tokens ends the run, because an image cannot be cut. In Qwen2.5-VL, 28 x
-    28 pixels are one token, so an image of 1,000 x 1,000 pixels has 1,296 tokens.
+    Why it is bad: a row with more than `seq` tokens makes the run fail, because an image cannot be cut. In Qwen2.5-VL,
+    28 x 28 pixels are one token, so an image of 1,000 x 1,000 pixels has 1,296 tokens.
 
     Without this rule: the run counts the tokens of every row before it loads the model, and stops at a row that is too
     long.
@@ -259,7 +259,7 @@ def pixels_of_text(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: `max_pixels` scales images down, and a text model reads no images.
 
-    Without this rule: nothing reads the setting.
+    Without this rule: nothing is reported, and nothing reads `max_pixels`.
 
     Source: the runtime's `vision.py`, which reads the setting and is part of a bundle only if the rows have images.
     """

@@ -48,7 +48,7 @@ def shares(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             missing.label,
             f"`{missing.name[:80]}` has no share of the mixture, but `{stated[0].name[:80]}` has one",
-            f"`share = {_percent(rest)}` is left for it: all shares together are 100%"
+            f"write `share = {_percent(rest)}`, the rest of the 100%"
             if rest > TOLERANCE
             else "give each source a `share`; all shares together are 100%",
             (stated[0].share_label,),
@@ -88,8 +88,8 @@ def _without_effect(spec: Spec) -> Iterator[Finding]:
         if source.share_label is not None and id(source.share_label) not in trained:
             yield Finding(
                 source.share_label,
-                "`share` is for the data that is trained on: an evaluation set has all rows of its sources",
-                "leave it out; `take = 10%` selects rows",
+                "`share` is for training data: an evaluation set has all rows of its sources",
+                "leave `share` out; `take = 10%` selects rows",
             )
     if spec.written("data.exhausted") and not spec.by_share:
         yield Finding(
@@ -134,7 +134,7 @@ def rows_of_a_mixture(spec: Spec) -> Iterator[Finding]:
     Why it is bad: `exhausted = stop` leaves rows of the larger sources unused, and `exhausted = repeat` trains several
     times on each row of the smaller ones.
 
-    Without this rule: only the run prints these numbers, once it has read the data.
+    Without this rule: only the run prints how many rows of each source it uses, once it has read the data.
 
     Source: the runtime's `shares.py`, which computes these numbers for the compiler as well.
     """
@@ -149,7 +149,7 @@ def rows_of_a_mixture(spec: Spec) -> Iterator[Finding]:
         unknown = next(one for one in spec.data if available(one) is None)
         yield Finding(
             location,
-            f"the rows of the mixture are not known here: `{unknown.name[:80]}` is not counted",
+            f"the size of the mixture is unknown, because the rows of `{unknown.name[:80]}` are not counted",
             "the run prints how many rows of each source it uses; `xpc lock --update` asks the hub how many there are",
         )
         return
@@ -207,13 +207,13 @@ def named_twice(spec: Spec) -> Iterator[Finding]:
             continue
         first = spec.data[min(earlier)]
         name = f"`{source.name[:80]}`"
-        same = f"{name} is named twice" if first.name == source.name else f"{name} has rows of `{first.name[:80]}`"
+        same = f"{name} is named twice" if first.name == source.name else f"{name} shares rows with `{first.name[:80]}`"
         if spec.flag("data.unique"):
             severity, message = "warning", f"{same}, and `unique` drops the repeated rows"
-            help = "name it once, or leave `unique` out"
+            help = "name the source once, or leave `unique` out"
         elif spec.get("data.holdout") is not None:
             severity, message = "warning", f"{same}: held-out rows would be trained on"
-            help = "name it once; `share` and `exhausted = repeat` use the rows of a source more often"
+            help = "name the source once; `share` and `exhausted = repeat` use its rows more often"
         else:
             severity, message = "note", f"{same}: those rows are trained on twice in each epoch"
             help = "to train on those rows once, name the source once"

@@ -120,7 +120,7 @@ def template_of_no_column(spec: Spec) -> Iterator[Finding]:
                 spec.location("data.prompt_template", "contains the answer" if answer else "the same for every row"),
                 f"the prompts contain the column `{answer}`, which is learned as the answer"
                 if answer
-                else f"the prompts are the same in all rows of `{source.name[:80]}`, as is `{there[0]}`",
+                else f"all rows of `{source.name[:80]}` have the same `{there[0]}`, so all prompts are equal",
                 "use a column with the question, such as `{{ question }}`",
                 (source.label,),
                 severity="warning",

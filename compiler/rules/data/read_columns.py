@@ -28,7 +28,7 @@ HELPS = {
     "history": "write such rows as `messages`, with the earlier turns in them",
     "documents": "write the documents into the system prompt or the question of their row",
     "row_weight": "leave rows that are not to be learned out of the data",
-    "bad_answer": "write `method kto`, which reads it, or leave such rows out of the data",
+    "bad_answer": "write `method kto`, which reads labels, or leave such rows out of the data",
     "thoughts": "write the reasoning into the answer, between <think> and </think>, or into a key of its turn",
     "lower_score": "swap the two answers of such rows, or leave the rows out of the data",
     "no_prompt": "name the column of the questions: `data(prompt=COLUMN)`",
@@ -133,7 +133,7 @@ def system_not_read(spec: Spec) -> Iterator[Finding]:
                 source.label,
                 f"{have(two, found, source)} a system prompt in the first turn and another in the column `system`, "
                 "which is not read",
-                "delete one of the two in the data",
+                "delete one of the two system prompts in the data",
             )
             continue
         if found is not None and other is not None and (own is None or own.count < found.rows):
@@ -182,9 +182,9 @@ def _unread_keys(source: DataSource, found: Survey | None, template: str) -> Ite
             source.label,
             f"{have(keys[names[0]], found, source)} a turn with {keys_of} {_listed(names[:3])}{more}, which the chat "
             "template does not read",
-            f"rename `{names[0]}` to `reasoning_content`, and write `chat_template = qwen3`, which writes it"
+            f"rename `{names[0]}` to `reasoning_content`, and write `chat_template = qwen3`, which writes this key"
             if names is thoughts
-            else "remove what is not to be learned from the rows, or name a chat_template that reads it",
+            else "remove such keys from the turns, or name a chat_template that reads them",
             severity=None if names is thoughts else "note",
         )
 

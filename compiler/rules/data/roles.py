@@ -28,7 +28,8 @@ def of_two_roles(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a turn would be trained with the wrong role.
 
-    Without this rule: in axolotl, whose setting is called `roles`, the last role that lists a name silently gets it.
+    Without this rule: in axolotl, whose setting is called `roles`, a name that two roles list silently belongs to the
+    last of them.
 
     Source: axolotl 0.18.0 `prompt_strategies/chat_template.py`; read, not run.
     """
@@ -55,7 +56,7 @@ def without_turns(spec: Spec) -> Iterator[Finding]:
     """`user_roles`, `assistant_roles` and `tool_roles` name the speakers of turns, so they need conversations. Rows of
     plain text have no turns.
 
-    Why it is bad: the setting would have no effect.
+    Why it is bad: on plain text, `user_roles` and the other settings of roles have no effect.
 
     Without this rule: the runtime does not change plain text, so nothing would read the names.
 

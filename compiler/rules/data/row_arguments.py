@@ -29,8 +29,8 @@ def row_arguments(spec: Spec) -> Iterator[Finding]:
     `enable_thinking`. A column with such a name is not read: arguments belong into `chat_template_kwargs`. The value of
     a switch should be true or false, in the rows and in the spec: in Jinja, the text `"false"` is true.
 
-    Why it is bad: the template ignores an argument that it does not know, so the rows are rendered without it, for
-    example with reasoning.
+    Why it is bad: the template ignores an unknown argument: with a misspelt `enable_thinking=false`, for example, rows
+    are still rendered with reasoning.
 
     Without this rule: nothing is reported; a name that the template does not read has no effect.
 
@@ -59,7 +59,7 @@ def row_arguments(spec: Spec) -> Iterator[Finding]:
             elif kind.startswith(ARGUMENT) and not _reads(code, name):
                 known = f", such as `{min(optional)}`" if optional else ""
                 what = f"the argument `{name}` for the chat template, which does not read it"
-                help = f"rename it in `chat_template_kwargs` to a name that the template reads{known}, or leave it out"
+                help = f"rename the argument to one that the template reads{known}, or leave it out"
             else:
                 continue
             yield Finding(source.label, f"{have(one, found, source)} {what}", help, (spec.model.label,))
@@ -68,7 +68,7 @@ def row_arguments(spec: Spec) -> Iterator[Finding]:
             yield Finding(
                 source.label,
                 f"`{source.name[:80]}` has a column `{column}`, an argument of the chat template, which is not read",
-                f'write it into the column `chat_template_kwargs`: `{{"{column}": false}}`',
+                f'write the argument into the column `chat_template_kwargs`: `{{"{column}": false}}`',
                 (spec.model.label,),
             )
 

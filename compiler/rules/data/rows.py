@@ -27,7 +27,7 @@ WHEN = any_of(counted_rows, written("data.holdout"))
 
 @rule("XP551", "split-of-a-file")
 def split_of_a_file(spec: Spec) -> Iterator[Finding]:
-    """`eval.split` needs a dataset with splits: a local file is a single split, even if its name is that of a split.
+    """`eval.split` needs a dataset with splits: a local file is a single split, even if it is called `test.jsonl`.
 
     Why it is bad: the evaluation would read the training rows again.
 
@@ -53,7 +53,7 @@ def column_not_there(spec: Spec) -> Iterator[Finding]:
     """A local file must have the columns that its format needs, such as `prompt` and `completion`, or the columns that
     `columns` names. The first row may lack a column if a later row has it.
 
-    Why it is bad: the rows cannot be read in this format.
+    Why it is bad: rows that lack a column of their format cannot be read.
 
     Without this rule: KeyError (`'text'`, `'chosen'`) in a tokenizing worker.
 
@@ -63,7 +63,8 @@ def column_not_there(spec: Spec) -> Iterator[Finding]:
         found = rows.survey(source)
         if found is None or not found.rows or (source.found is None and "data" in spec.wrong):
             continue  # the rule XP124 reports columns that fit no known format
-        # if the first row was too long for the first look at the file, only the survey knows its columns
+        # `found` is read from the beginning of the file; if the first row is longer than that, the survey has its
+        # columns
         there = source.found or found.columns
         context = () if source.context is None or source.wording is not None else (source.context,)
         for name in (*rows.columns(source), *context):
@@ -73,7 +74,7 @@ def column_not_there(spec: Spec) -> Iterator[Finding]:
                 source.label,
                 f"`{source.name[:80]}` has no column `{name}`",
                 (found.rows == 1 and _within(source, there))
-                or f"its columns are {', '.join(there[:8])}; name them with `columns`, or write another `format`",
+                or f"the file has {', '.join(there[:8])}; name its columns with `columns`, or write another `format`",
                 (spec.label("data.format", "the shape"),),
             )
             break
@@ -97,9 +98,9 @@ def row_of_another_shape(spec: Spec) -> Iterator[Finding]:
     must be known, a text must be a string, and `tools` must be a list of objects with a name, or the JSON text of such
     a list. All rows of a local file are checked.
 
-    Why it is bad: one wrong row ends the run.
+    Why it is bad: one wrong row makes the run fail.
 
-    Without this rule: the run ends at that row, while it converts the rows.
+    Without this rule: the run fails at the wrong row, while it converts the rows.
 
     Source: the runtime's `sources.py`.
     """
@@ -138,11 +139,11 @@ def _other_shape(source: DataSource, found: Survey) -> str:
     assert found.wrong is not None
     why = found.wrong[1]
     if why.endswith("` is empty"):
-        csv = "; a cell such as `NA` or `None` of a CSV file is read as empty, and JSON Lines keep such a text"
+        csv = "; in a CSV file, a cell such as `NA` or `None` is read as empty; in JSON Lines, such a text is kept"
         kept = csv if (source.path or "").lower().endswith(".csv") else ""
         return f"give the row a value there, or delete the row (rows are counted from 0){kept}"
     if why.endswith("` is not a list of messages"):
-        return "write a list of turns there, not a text, even if the text is such a list as JSON"
+        return "write a list of turns there instead of a text; a list that is encoded as JSON text is not decoded"
     if "a label is true or false" in why:
         return "write true or false into this column of every row"
     if why.endswith("is no known speaker") and (who := SPEAKER.match(why)):
@@ -162,7 +163,7 @@ def more_rows(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run has nothing to train on, or fewer rows than the spec states.
 
-    Without this rule: the run ends only after it has converted every row.
+    Without this rule: the run fails only after it has converted every row.
 
     Source: the runtime's `data.py`; datasets `train_test_split`.
     """

@@ -134,7 +134,7 @@ def no_chat_template(spec: Spec) -> Iterator[Finding]:
 
         read = rows.survey(source)
         if read is not None and not {*rows.columns(source)} <= {*read.columns}:
-            return  # the rule XP124 reports the columns, and the rows may not be conversations
+            return  # the rule XP124 reports the missing columns; the rows may have another format than conversations
         yield Finding(
             spec.model.label,
             f"{spec.model.name} ships no chat template, but the data consists of conversations",
@@ -147,7 +147,8 @@ def no_chat_template(spec: Spec) -> Iterator[Finding]:
 def training_on_test(spec: Spec) -> Iterator[Finding]:
     """Training should not read a split called test.
 
-    Why it is bad: others evaluate on the test split, so training on it spoils the comparison.
+    Why it is bad: others evaluate on the test split, so a model that was trained on it cannot be compared with other
+    models.
 
     Without this rule: nothing checks the names of splits.
 
@@ -183,7 +184,7 @@ def mixed_shapes(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             second.label,
             f"the data mixes {in_words(first.shape)} and {in_words(second.shape)}",
-            "keep rows of one shape: only sft can mix them",
+            "keep rows of one shape: only sft can mix shapes",
             (first.label,),
         )
 
@@ -244,9 +245,9 @@ def two_evaluation_sets(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP552", "evaluation-on-training-rows", "warning")
 def evaluation_on_training_rows(spec: Spec) -> Iterator[Finding]:
-    """Evaluation rows should not be trained on. xpc finds a file that is used for both, a copy of such a file, and rows
-    that a local evaluation file shares with a local training file, also in another order, with other white space or in
-    another format. If less than 1 % of the evaluation rows are shared, the finding is a note.
+    """Evaluation rows should not be trained on. xpc finds a file that is used for training and evaluation, a copy of
+    such a file, and rows that a local evaluation file shares with a local training file, also in another order, with
+    other white space or in another format. If less than 1 % of the evaluation rows are shared, the finding is a note.
 
     Why it is bad: the evaluation measures how well rows are remembered.
 
@@ -305,7 +306,7 @@ def _shared_rows(spec: Spec, label: Label, source: DataSource) -> Iterator[Findi
             yield Finding(
                 label,
                 f"{many} different rows of `{source.name[:80]}` are also in `{other.name[:80]}`, which is trained on",
-                "leave them out of one of the two files, or write `data(holdout=5%)` instead",
+                "leave the shared rows out of one of the two files, or write `data(holdout=5%)` instead",
                 (other.label,),
                 severity="note" if share < FEW_SHARED else None,
             )

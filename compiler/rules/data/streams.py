@@ -15,7 +15,7 @@ WHEN = any_of(enabled("data.streaming"), written("data.shuffle_buffer"))
 COMPLETE: tuple[tuple[Path, str, str], ...] = (
     ("data.holdout", "", "evaluate on the rows of another file or split"),
     ("data.unique", "", "drop repeated rows before the run"),
-    ("data.workers", "", "leave it out: the training process tokenizes the rows"),
+    ("data.workers", "", "leave `workers` out: the training process tokenizes the rows"),
     ("data.long", "chunk", "write `packing(strategy=bfd_split)` to keep long texts"),
     ("lora.init", "eva", "write `init = pissa`"),
 )
@@ -165,7 +165,7 @@ def buffer_without_stream(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.location("data.shuffle_buffer", "only a stream has a buffer"),
             "`shuffle_buffer` has no effect: all rows are shuffled",
-            "leave it out, or write `data(streaming)` and `for 1000 steps`",
+            "leave `shuffle_buffer` out, or write `data(streaming)` and `for 1000 steps`",
         )
     elif not spec.flag("data.shuffle"):
         yield Finding(

@@ -201,7 +201,7 @@ def not_to_be_learned(spec: Spec) -> Iterator[Finding]:
     `assistant_only`, marked answers of a conversation are left out of the loss, but not all answers of a conversation
     can be marked. Without `assistant_only`, the marks are not read, and no single turn can be left out.
 
-    Why it is bad: a wrong answer would be learned, although its row says that it must not be.
+    Why it is bad: the model would learn a wrong answer, although the row marks it as not to be learned.
 
     Without this rule: launch.sh stops at the first row with such a turn.
 
@@ -303,7 +303,7 @@ def turn_in_an_answer(spec: Spec) -> Iterator[Finding]:
             continue
         yield Finding(
             source.label,
-            f"{have(one, found, source)} a turn in the answer that is not the assistant's, and it is learned",
+            f"{have(one, found, source)} a turn in the answer that is not the assistant's but is learned",
             "write `method sft(assistant_only)`, or move the turns before the last answer into `prompt`"
             if masks_answers(spec)
             else "move the turns before the last answer into `prompt`",

@@ -55,7 +55,7 @@ def row_not_read(spec: Spec) -> Iterator[Finding]:
     """Every row of a local file must be one that the datasets library can read: a JSON object, or a line of CSV. The
     complete file is read, up to 64 MiB.
 
-    Why it is bad: one unreadable row ends the run.
+    Why it is bad: one unreadable row makes the run fail.
 
     Without this rule: DatasetGenerationError at the launch, with a long traceback that does not name the row.
 
@@ -71,7 +71,7 @@ def row_not_read(spec: Spec) -> Iterator[Finding]:
                 "fix the row in the file (rows are counted from 0, lines from 1)",
             )
         elif found is not None and broken is None and not found.rows:
-            yield Finding(source.label, f"`{source.name[:80]}` has no rows", "give it rows, or name other data")
+            yield Finding(source.label, f"`{source.name[:80]}` has no rows", "add rows, or name other data")
 
 
 @rule("XP531", "data-not-utf-8")
@@ -139,8 +139,8 @@ def _standard_role(role: str) -> str | None:
 
 @rule("XP533", "nothing-to-learn", "warning")
 def nothing_to_learn(spec: Spec) -> Iterator[Finding]:
-    """Each row should have an answer or a text to learn from, and no turn of the assistant should be empty. If a file
-    has nothing else, this is an error.
+    """Each row should have an answer or a text to learn from, and no turn of the assistant should be empty. If all rows
+    of a file lack an answer, this is an error.
 
     Why it is bad: a row without an answer teaches the model to write nothing, or does not count in the loss.
 
@@ -166,7 +166,7 @@ def nothing_to_learn(spec: Spec) -> Iterator[Finding]:
                 yield Finding(
                     source.label,
                     _in_words(one, found, source, "has", "have", words),
-                    "remove the empty lines, or write `data(documents=paragraph)`: they end a paragraph"
+                    "remove the empty lines, or write `data(documents=paragraph)`: an empty line then ends a paragraph"
                     if lines
                     else "remove such rows from the data, or give them an answer",
                     severity="error" if _every(one, found) and "partly_empty" not in found.tallies else None,
@@ -201,8 +201,8 @@ def repeated_rows(spec: Spec) -> Iterator[Finding]:
     with the same prompt but different answers are reported, too. The rule does not see prompts that `prompt_template`
     makes of several columns.
 
-    Why it is bad: a repeated row is trained on once more in each epoch. If one copy is held out, the evaluation
-    measures what was trained on.
+    Why it is bad: a repeated row is trained on once more in each epoch. If one copy is held out, the evaluation uses a
+    row that is also trained on.
 
     Without this rule: nothing is reported, and the loss on the held-out rows is too low.
 
@@ -254,7 +254,7 @@ def prompt_in_the_answer(spec: Spec) -> Iterator[Finding]:
             yield Finding(
                 source.label,
                 _in_words(one, found, source, "has", "have", "an answer that begins with its complete prompt"),
-                "remove the prompt from the answers, or train on them as texts: `data(format=text, columns=[COLUMN])`",
+                "remove the prompts, or train on the answers as texts: `data(format=text, columns=[COLUMN])`",
             )
 
 
@@ -269,7 +269,7 @@ DAMAGED = {
     ),
     "escaped_lines": (
         "a text with a backslash and an n in place of each newline",
-        "replace them by newlines, for example with Python's `text.replace(r'\\n', '\\n')`",
+        "replace these two characters by a newline, for example with Python's `text.replace(r'\\n', '\\n')`",
     ),
     "lost": (
         "a text with U+FFFD, or one that ends within a character",
@@ -294,7 +294,7 @@ def damaged_text(spec: Spec) -> Iterator[Finding]:
     an n in place of newlines, for U+FFFD, which stands for lost characters, and for U+0000. If less than 1 % of the
     rows are damaged, the finding is a note.
 
-    Why it is bad: the model learns to write such texts.
+    Why it is bad: the model learns to write damaged texts.
 
     Without this rule: nothing is reported.
 

@@ -56,8 +56,8 @@ def no_generation_prompt(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             _place(spec),
             f"{_owner(spec)} never reads `add_generation_prompt`, so a prompt ends within the user's turn",
-            "end it with `{% if add_generation_prompt %}`, the beginning of an answer and `{% endif %}`, or write "
-            "`chat_template = chatml`",
+            "end the template with `{% if add_generation_prompt %}`, the beginning of an answer and `{% endif %}`, or "
+            "write `chat_template = chatml`",
         )
 
 

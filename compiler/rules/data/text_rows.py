@@ -79,7 +79,8 @@ def cut_away(spec: Spec) -> Iterator[Finding]:
                 yield Finding(
                     source.label,
                     f"at least {share}% of the text of `{part.name[:80]}` is cut away at seq = {seq:,}",
-                    "write `data(long=chunk)`, which splits long texts, or a longer `seq`; `data(long=cut)` keeps this",
+                    "write `data(long=chunk)`, which splits long texts, or a longer `seq`; `data(long=cut)` states "
+                    "that the cut is intended",
                     (spec.label("batch.seq", f"{seq:,} tokens"),),
                 )
                 break

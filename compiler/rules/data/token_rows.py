@@ -161,10 +161,10 @@ def ids_not_read(spec: Spec) -> Iterator[Finding]:
 MARKS = {
     "learned_padding": (
         "four equal tokens at their end, which are learned and are probably padding",
-        "set `attention_mask` to 0 for padding, or leave it out of the rows",
+        "set `attention_mask` to 0 for padding, or leave the padding out of the rows",
     ),
     "dropped_tokens": (
-        "an `attention_mask` of 0 for tokens that differ, and so are no padding: they are dropped",
+        "an `attention_mask` of 0 for different tokens, which cannot be padding but are dropped as padding",
         "write -100 into `labels`, or 0 into `completion_mask`, for tokens that are not learned",
     ),
     "unlearned_end": (

@@ -1,5 +1,5 @@
-"""Rules about chat templates, system prompts and special tokens. They must fit the data and the model's vocabulary
-(XP196, XP513, XP557 to XP560, XP567, XP627), and the number of the model's embeddings (XP176).
+"""Rules that chat templates, system prompts and special tokens fit the data and the model's vocabulary (XP196, XP513,
+XP557 to XP560, XP567, XP627), and that every token has an embedding (XP176).
 """
 
 from __future__ import annotations
@@ -122,8 +122,8 @@ def untrained_tokens(spec: Spec) -> Iterator[Finding]:
 
     Without this rule: nothing is reported; the loss of all other tokens falls as usual.
 
-    Source: meta-llama/llama3 issue 77, unsloth issue 915, torchtune issue 2429. The weights that are trained were
-    measured when the trainer is built.
+    Source: meta-llama/llama3 issue 77, unsloth issue 915, torchtune issue 2429. The trainable weights were measured
+    with the built trainer.
     """
     text = spec.chat_template
     if not text or "<|eot_id|>" not in text or not UNTRAINED.match(spec.model.name) or rows.all_texts(spec.data):
@@ -197,7 +197,7 @@ def placeholder(spec: Spec) -> Iterator[Finding]:
 def template_never_used(spec: Spec) -> Iterator[Finding]:
     """A chat template needs conversations to render; plain text is tokenized as it is.
 
-    Why it is bad: the saved model would contain a template whose format it did not learn.
+    Why it is bad: the model would be saved with a template whose format it did not learn.
 
     Without this rule: the template is silently saved with the tokenizer, although no row was rendered with it.
 
@@ -271,7 +271,7 @@ def template_token(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.location("model.chat_template", listed.replace("`", "")),
             f"the chat template writes {listed}, and {spec.model.name} has no such token",
-            f"add them to the vocabulary: {tokens_setting(new[:8])}{other}",
+            f"add the tokens to the vocabulary: {tokens_setting(new[:8])}{other}",
             (spec.model.label,),
         )
 
@@ -283,10 +283,10 @@ def without_embedding(spec: Spec) -> Iterator[Finding]:
     `xpc preview` and the launch read the complete vocabulary, and report an error for a row with a token that has no
     embedding.
 
-    Why it is bad: the model cannot read a row with such a token.
+    Why it is bad: the model cannot read a row with a token that has no embedding.
 
     Without this rule: IndexError in the embedding on a CPU, and a device-side assertion on a GPU, at the first row with
-    such a token.
+    a token that has no embedding.
 
     Source: torch 2.13 `nn/functional.py` (`embedding`); confirmed by running it.
     """
@@ -308,7 +308,7 @@ def template_argument(spec: Spec) -> Iterator[Finding]:
     """An argument of the chat template must be a name that the template reads: `qwen3(enable_thinking=false)`. A name
     that transformers passes itself, such as `messages`, cannot be an argument.
 
-    Why it is bad: the argument has no effect on the rendered rows.
+    Why it is bad: an argument that the template does not read has no effect on the rendered rows.
 
     Without this rule: nothing is reported; a name that the template does not read has no effect.
 
@@ -370,7 +370,7 @@ def no_system(spec: Spec) -> Iterator[Finding]:
                 source.label,
                 f"row {first.first} (counted from 0) of `{source.name[:80]}` has a system prompt, which the template "
                 f"{used} refuses",
-                "move it into the first question, or write `chat_template = chatml`",
+                "move the system prompt into the first question, or write `chat_template = chatml`",
                 (location,),
             )
             return

@@ -27,7 +27,7 @@ def key_not_read(spec: Spec) -> Iterator[Finding]:
     """Keys of accelerate.yaml need the `accelerate` launcher, because `torchrun` does not read this file. FSDP's keys
     also need an FSDP strategy, because only FSDP reads the part `fsdp_config`.
 
-    Why it is bad: the key has no effect.
+    Why it is bad: a key of accelerate.yaml that nothing reads has no effect.
 
     Without this rule: nothing is reported.
 
@@ -41,7 +41,7 @@ def key_not_read(spec: Spec) -> Iterator[Finding]:
             yield Finding(
                 spec.extra_location("accelerate", name, "in accelerate.yaml"),
                 f"torchrun does not read `{name}`",
-                "write `launcher = accelerate`, or leave it out",
+                "write `launcher = accelerate`, or leave the key out",
                 (spec.label("launch.launcher", "the launcher"),),
             )
         elif name.startswith("fsdp_") and not spec.sharded_by_fsdp and not _own_checkpointing(spec, name):
@@ -59,9 +59,9 @@ def checkpoint_offload(spec: Spec) -> Iterator[Finding]:
     never use. To move activations to the host, write `memory { offload_activations }` together with `memory {
     checkpointing }`.
 
-    Why it is bad: without FSDP's own activation checkpointing, the key ends the run.
+    Why it is bad: without FSDP's own activation checkpointing, the key makes the run fail.
 
-    Without this rule: ValueError when accelerate reads the key, in every process.
+    Without this rule: ValueError in every process, when accelerate reads `fsdp_activation_checkpointing_offload`.
 
     Source: accelerate 1.15 `FullyShardedDataParallelPlugin.__post_init__`; confirmed by running it.
     """
@@ -80,9 +80,9 @@ def fsdp1_key(spec: Spec) -> Iterator[Finding]:
     reports `fsdp_forward_prefetch` as an error, because nothing would be prefetched. It reports the other keys as
     warnings, because FSDP2 trains correctly without them.
 
-    Why it is bad: the run does not do what the setting states.
+    Why it is bad: the run does not do what a key of FSDP1 states.
 
-    Without this rule: under FSDP2, accelerate silently ignores these keys of accelerate.yaml.
+    Without this rule: under FSDP2, accelerate silently ignores the keys of FSDP1 in accelerate.yaml.
 
     Source: accelerate 1.15 `FullyShardedDataParallelPlugin.__post_init__`; confirmed by running it.
     """
@@ -110,9 +110,9 @@ def fsdp1_key(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP433", "efficient-loading-without-sync")
 def efficient_loading(spec: Spec) -> Iterator[Finding]:
-    """`fsdp_sync_module_states` cannot be false unless `fsdp_cpu_ram_efficient_loading` is false, too. Efficient
-    loading is on by default: only rank 0 reads the weights, and `fsdp_sync_module_states` sends them to the other
-    ranks. `accelerate launch` checks this for FSDP1 and for FSDP2.
+    """If `fsdp_sync_module_states` is false, `fsdp_cpu_ram_efficient_loading` must be false, too. Efficient loading is
+    on by default: only rank 0 reads the weights, and `fsdp_sync_module_states` sends them to the other ranks.
+    `accelerate launch` checks this for FSDP1 and for FSDP2.
 
     Why it is bad: the other ranks would keep empty weights.
 
@@ -174,9 +174,9 @@ def wrapping(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the model is not wrapped as the keys state.
 
-    Without this rule: if the policy wraps by size and the size is 0, accelerate ignores both: the complete model
-    becomes one unit, and all its weights are gathered at once. Under FSDP2, any other size raises ValueError inside
-    `train()`.
+    Without this rule: if the policy wraps by size and the size is 0, accelerate ignores policy and size: the complete
+    model becomes one unit, and all its weights are gathered at once. Under FSDP2, any other size raises ValueError
+    inside `train()`.
 
     Source: accelerate 1.15 `set_auto_wrap_policy`, `fsdp2_prepare_auto_wrap_policy`; torch 2.13 `fully_shard`;
     confirmed by running it.
@@ -220,9 +220,9 @@ def wrapping(spec: Spec) -> Iterator[Finding]:
 def tpu_key(spec: Spec) -> Iterator[Finding]:
     """Keys of `accelerate tpu-config` and of TPU pods need a TPU, which no spec can name.
 
-    Why it is bad: the key has no effect on GPUs and CPUs.
+    Why it is bad: keys for TPUs have no effect on GPUs and CPUs.
 
-    Without this rule: accelerate reads these keys for TPUs only.
+    Without this rule: nothing is reported, because accelerate reads keys for TPUs only on TPUs.
 
     Source: accelerate 1.15 and 1.4 `commands/tpu.py` and `commands/launch.py`; read, not run.
     """

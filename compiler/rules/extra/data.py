@@ -47,7 +47,7 @@ def loader_without_workers(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             location,
             f"`{name}` needs workers",
-            "write `dataloader_num_workers = 4` next to it, or leave it out",
+            "write `dataloader_num_workers = 4` as well, or leave the argument out",
             replace=with_more(location, "dataloader_num_workers = 4"),
         )
 
@@ -75,7 +75,7 @@ def nothing_prefetched(spec: Spec) -> Iterator[Finding]:
 def order_decided_twice(spec: Spec) -> Iterator[Finding]:
     """`shuffle = false` cannot be combined with a sampler that draws or sorts the rows.
 
-    Why it is bad: the two settings state different orders of the rows.
+    Why it is bad: `shuffle = false` and the sampler state different orders of the rows.
 
     Without this rule: the sampler named in `extra` silently takes precedence. If transformers does not know the
     sampler's name, it shuffles the rows.
@@ -108,7 +108,7 @@ def lengths_not_there(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.extra_location("trl", "length_column_name", "no such column"),
             "`length_column_name` names a column that no row has",
-            "leave it out: lengths are counted from the tokens",
+            "leave `length_column_name` out: lengths are counted from the tokens",
         )
 
 
@@ -130,7 +130,7 @@ def text_column(spec: Spec) -> Iterator[Finding]:
     if name is None or name == "text":
         return
     location = spec.extra_location("trl", "dataset_text_field")
-    help = "leave it out; `columns = [story]` after a source names its text column"
+    help = "leave `dataset_text_field` out; `columns = [story]` after a source names its text column"
     if all(source.shape != "text" for source in spec.data):
         yield Finding(location, "`dataset_text_field` needs rows of text", help, severity="warning")
     elif name in READ_BY_TRL:
@@ -236,7 +236,7 @@ def nothing_pushed(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: nothing is pushed.
 
-    Without this rule: the argument is silently ignored, because it is read only if `push_to_hub` is on.
+    Without this rule: `hub_always_push` is silently ignored, because it is read only if `push_to_hub` is on.
 
     Source: transformers 5.23 and 4.52 `trainer.py`; read, not run.
     """

@@ -48,8 +48,8 @@ def deepspeed_not_used(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the key has no effect.
 
-    Without this rule: the key is ignored, because transformers reads a DeepSpeed configuration only if the argument
-    `deepspeed` names its file.
+    Without this rule: keys of DeepSpeed are ignored, because transformers reads a DeepSpeed configuration only if the
+    argument `deepspeed` names its file.
 
     Source: compiler/lower/deepspeed.py; transformers 5.23.
     """
@@ -67,9 +67,10 @@ def key_of_another_stage(spec: Spec) -> Iterator[Finding]:
     """A ZeRO key must belong to the ZeRO stage of the run: only ZeRO-3 reads some keys, and only ZeRO-1 and ZeRO-2 read
     some others.
 
-    Why it is bad: the key has no effect. For example, offloaded parameters stay on the GPU under ZeRO-2.
+    Why it is bad: a key of another stage has no effect. For example, ZeRO-2 ignores `offload_param`, so the parameters
+    stay on the GPU.
 
-    Without this rule: DeepSpeed silently accepts and ignores the key.
+    Without this rule: DeepSpeed silently accepts and ignores a key of another stage.
 
     Source: deepspeed 0.19.8 and 0.16.8 `runtime/engine.py` `_configure_zero_optimizer`; confirmed by running it.
     """
@@ -112,7 +113,7 @@ def weights_not_gathered(spec: Spec) -> Iterator[Finding]:
 def partial_offload(spec: Spec) -> Iterator[Finding]:
     """Only ZeRO-3 can offload a fraction of the optimizer's states.
 
-    Why it is bad: the run ends before its first step.
+    Why it is bad: the run fails before its first step.
 
     Without this rule: ValidationError when DeepSpeed reads its configuration, inside `train()`.
 
@@ -185,7 +186,7 @@ def offload_to_nvme(spec: Spec) -> Iterator[Finding]:
 def old_zero1(spec: Spec) -> Iterator[Finding]:
     """`legacy_stage1` cannot be used: it asks for DeepSpeed's first ZeRO-1, which has been removed.
 
-    Why it is bad: the run ends before its first step.
+    Why it is bad: the run fails before its first step.
 
     Without this rule: an Exception inside `train()`, after the model is loaded, on every stage.
 
@@ -222,7 +223,7 @@ def offload_key(spec: Spec) -> Iterator[Finding]:
                 yield Finding(
                     spec.extra_location("deepspeed", name, "nothing is offloaded"),
                     f"`{name}` needs an offload",
-                    f"write `offload = {wanted[-1]}` in `strategy`, or leave it out",
+                    f"write `offload = {wanted[-1]}` in `strategy`, or leave the key out",
                     (spec.label("strategy", "the strategy"),),
                 )
 
@@ -244,7 +245,7 @@ def quantized_messages(spec: Spec) -> Iterator[Finding]:
         if spec.zero_stage == 3 and spec.on_cpu and is_on(spec, name) and not unused:
             short = name.rpartition(".")[2]
             yield Finding(
-                spec.extra_location("deepspeed", name, "its kernels are for GPUs"),
+                spec.extra_location("deepspeed", name, "DeepSpeed's kernels are for GPUs"),
                 f"`{short}` needs a GPU",
                 write(f"{name} = false"),
                 (spec.label("hardware", "the hardware"),),

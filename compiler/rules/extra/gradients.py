@@ -22,7 +22,7 @@ def half_precision_masters(spec: Spec) -> Iterator[Finding]:
     if the optimizer's states are bf16, too. bf16 states need bf16 master weights. Before DeepSpeed 0.19, fp16 master
     weights work under ZeRO-2 only. DeepSpeed 0.18 and later read both keys in every precision.
 
-    Why it is bad: the run ends before its first step.
+    Why it is bad: the run fails before its first step.
 
     Without this rule: AssertionError inside `train()`.
 
@@ -98,7 +98,7 @@ def scaled_before_reduction(spec: Spec) -> Iterator[Finding]:
     """`prescale_gradients`, or a `gradient_predivide_factor` other than 1, cannot be used with ZeRO-2 and 3, because
     ZeRO-2 and 3 do not scale gradients before the reduce-scatter.
 
-    Why it is bad: the run ends before its first step.
+    Why it is bad: the run fails before its first step.
 
     Without this rule: AssertionError inside `train()`, after the model is loaded.
 
@@ -127,7 +127,7 @@ def accumulation_left(spec: Spec) -> Iterator[Finding]:
     whether this pass completes a step. With false, DeepSpeed does not accept this information, but accelerate sends it
     anyway.
 
-    Why it is bad: the run ends in its first step.
+    Why it is bad: the run fails in its first step.
 
     Without this rule: AssertionError in the first step, after the model is loaded.
 
@@ -149,7 +149,7 @@ def gradient_norm_off(spec: Spec) -> Iterator[Finding]:
     """`compute_grad_norm = false`, which skips the gradient's norm, needs ZeRO-1 or 2 on a GPU, and a run without
     clipping.
 
-    Why it is bad: the run ends before its first step.
+    Why it is bad: the run fails before its first step.
 
     Without this rule: ValueError inside `train()`, or ValidationError under ZeRO-3.
 
@@ -192,7 +192,8 @@ def key_of_another_precision(spec: Spec) -> Iterator[Finding]:
     """Keys of DeepSpeed's `bf16` block need a run in bf16, and keys of its `fp16` block a run in fp16. The rule XP445
     checks the keys for master weights, because in some versions they have an effect in every precision.
 
-    Why it is bad: the key has no effect. Most such keys set loss scaling, which bf16 does not need.
+    Why it is bad: a key for the other precision has no effect. Most keys of the `fp16` block set loss scaling, which
+    bf16 does not need.
 
     Without this rule: DeepSpeed silently ignores the block, for example `fp16` in a run in bf16.
 

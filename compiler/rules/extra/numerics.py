@@ -22,7 +22,7 @@ def half_evaluation(spec: Spec) -> Iterator[Finding]:
     evaluates during training, where they have no effect. Under ZeRO, DeepSpeed also reads them as the precision of
     training.
 
-    Why it is bad: the setting has no effect, or ends the run.
+    Why it is bad: `bf16_full_eval` and `fp16_full_eval` have no effect, or make the run fail.
 
     Without this rule: evaluations stay in the run's precision. If both arguments are set, or if `bf16_full_eval` is set
     on a GPU older than Ampere, building the arguments raises ValueError. Under ZeRO, a dtype other than that of
@@ -58,7 +58,7 @@ def smoothing_of_another_method(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the labels are not smoothed.
 
-    Without this rule: the argument is accepted and changes nothing.
+    Without this rule: `label_smoothing_factor` is accepted and changes nothing.
 
     Source: trl 1.16 and 0.18 `dpo_trainer.py`, `kto_trainer.py`, `reward_trainer.py`, `grpo_trainer.py`
     (`compute_loss`); read, not run.
@@ -109,7 +109,7 @@ def backend_not_installed(spec: Spec) -> Iterator[Finding]:
     extension. On a GPU, `half_precision_backend` should not be `cpu_amp`, which has no effect there. transformers 5 has
     neither argument.
 
-    Why it is bad: the run cannot start, or the setting has no effect.
+    Why it is bad: apex and Intel's extension are missing, so the run cannot start, or the argument has no effect.
 
     Without this rule: with apex, a bf16 run ends with ValueError when the arguments are built, because apex cannot
     compute in bf16. An fp16 run ends with ImportError after the model is loaded, and on transformers 4.57 so does an
@@ -192,7 +192,7 @@ def batching_out_of_reach(spec: Spec) -> Iterator[Finding]:
     """On trl 0.24, continuous batching works only in a single process on a GPU, without DeepSpeed. On trl 1.16
     continuous batching works everywhere.
 
-    Why it is bad: the run ends in its first round of generation.
+    Why it is bad: the run fails in its first round of generation.
 
     Without this rule: AttributeError, because trl reads the configuration from DDP's or DeepSpeed's wrapper instead of
     the model ("'DistributedDataParallel' object has no attribute 'config'", "'dict' object has no attribute

@@ -59,7 +59,7 @@ def optimizer_words(spec: Spec) -> Iterator[Finding]:
     new = ON_TRANSFORMERS_5.get(name, ()) if spec.stack.facts.torch_optimizers_read_words else ()
     known = (*ON_ALL.get(name, ()), *new)
     better = f'optim_args = "{known[0]}={EXAMPLES.get(known[0], "0.1")}"' if known else None
-    example = f"write `{better}`, or leave it out" if better else "leave it out"
+    example = f"write `{better}`, or leave `optim_args` out" if better else "leave `optim_args` out"
     for part in text.replace(" ", "").split(","):
         word, equals, value = part.partition("=")
         location = spec.extra_location("trl", "optim_args", f"`{part[:40]}`")
@@ -84,7 +84,7 @@ def optimizer_words(spec: Spec) -> Iterator[Finding]:
             yield Finding(
                 location,
                 "`nesterov` needs momentum",
-                "write `optimizer sgd(momentum=0.9)`, or leave it out",
+                "write `optimizer sgd(momentum=0.9)`, or leave `nesterov` out",
                 (spec.label("optimizer", "the optimizer"),),
             )
             return
@@ -137,7 +137,7 @@ def noise_below_zero(spec: Spec) -> Iterator[Finding]:
     """`neftune_noise_alpha`, the strength of NEFTune's noise, cannot be negative: each number of the noise is drawn
     from a range that goes from the negative to the positive strength. A strength of 0 adds no noise and is legal.
 
-    Why it is bad: the run ends in its first step.
+    Why it is bad: the run fails in its first step.
 
     Without this rule: RuntimeError at the first forward pass.
 

@@ -27,8 +27,9 @@ def traced_evaluation(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run fails at its first evaluation.
 
-    Without this rule: AttributeError at the first evaluation, so the steps before it are lost. With flash attention
-    over flattened rows, which have no mask, the error is RuntimeError "forward() expected at most 4 argument(s)".
+    Without this rule: AttributeError at the first evaluation, so all steps before this evaluation are lost. With flash
+    attention over flattened rows, which have no mask, the error is RuntimeError "forward() expected at most 4
+    argument(s)".
 
     Source: transformers 4.52.3 and 4.57.6 `trainer.py` `torch_jit_model_eval`, trl 0.18 `sft_trainer.py`
     `compute_loss`; confirmed by running it.
@@ -129,7 +130,7 @@ def labels_of_no_batch(spec: Spec) -> Iterator[Finding]:
     `metric_for_best_model`, transformers raises KeyError after the first evaluation.
 
     Source: transformers 4.57.6 and 4.52.3 `trainer.py` `prediction_step` (`has_labels`), trl 1.16 `sft_trainer.py`
-    `prediction_step`; confirmed by running it on all.
+    `prediction_step`; confirmed by running it on all three.
     """
     name: Final = "label_names"
     value = spec.extra_value("trl", name) if spec.stack.facts.evaluates_by_labels else None
@@ -225,7 +226,8 @@ def columns_kept(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run uses another value than the spec states.
 
-    Without this rule: the trainers of kto and orpo report this change in the log; the trainer of distillation does not.
+    Without this rule: the trainers of kto and orpo log that they set the argument to false; the trainer of distillation
+    does not.
 
     Source: the code of these trainers, such as trl 1.16 `experimental/orpo/orpo_trainer.py` and trl 0.24
     `gkd_trainer.py`; confirmed by running it for kto and orpo.

@@ -62,7 +62,7 @@ def auto_batch_with_zero3(spec: Spec) -> Iterator[Finding]:
     """`auto_find_batch_size` cannot be combined with ZeRO-3, because it starts the training again with a smaller
     micro-batch, which is impossible once ZeRO-3 has sharded the parameters.
 
-    Why it is bad: the run could not do what the setting promises.
+    Why it is bad: the run could not continue with a smaller micro-batch, as `auto_find_batch_size` promises.
 
     Without this rule: ValueError from the trainer, after the model is loaded.
 
@@ -83,7 +83,7 @@ def static_graph(spec: Spec) -> Iterator[Finding]:
     that every backward pass exchanges gradients. Accumulation runs backward passes without such an exchange
     (`no_sync`), and DDP does not count these passes.
 
-    Why it is bad: the run ends at its first step.
+    Why it is bad: the run fails at its first step.
 
     Without this rule: "expect_autograd_hooks_ INTERNAL ASSERT FAILED" at the first step.
 
@@ -106,9 +106,9 @@ OF_DDP = ("ddp_find_unused_parameters", "ddp_bucket_cap_mb", "ddp_broadcast_buff
 @rule("XP423", "argument-of-ddp", "warning")
 def argument_of_ddp(spec: Spec) -> Iterator[Finding]:
     """Arguments such as `ddp_bucket_cap_mb` need `strategy ddp`, because only torch's DistributedDataParallel reads
-    them. The value `false` is accepted under every strategy, because it asks for nothing.
+    them. The value `false` is accepted under every strategy, because it changes nothing.
 
-    Why it is bad: the run does not do what the argument states.
+    Why it is bad: an argument of DDP has no effect under other strategies.
 
     Without this rule: nothing is reported; DeepSpeed and FSDP do not read these arguments.
 

@@ -42,7 +42,7 @@ def likelihood(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run is not comparable with published SimPO runs.
 
-    Without this rule: the loss silently has both terms.
+    Without this rule: the loss silently contains SimPO's term and the likelihood term.
 
     Source: Meng et al. 2024 (SimPO, arXiv:2405.14734), equation 6; trl 1.16 `cpo_config.py` (`cpo_alpha`).
     """

@@ -17,7 +17,7 @@ WHEN = chosen("method", "distill")
 def no_teacher(spec: Spec) -> Iterator[Finding]:
     """`method distill` needs a teacher that the student learns from.
 
-    Why it is bad: without a teacher there are no probabilities to learn, and the run ends.
+    Why it is bad: without a teacher there are no probabilities to learn, so the run fails.
 
     Without this rule: trl 1.16 raises AttributeError in the first step; trl 0.18 raises AttributeError in the trainer's
     constructor, after the model is loaded.
@@ -99,7 +99,7 @@ def prompts_without_completions(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.location("method.lmbda", f"{1 - share:.0%} of the batches"),
             "rows with only prompts have no completions to learn from",
-            write("lmbda = 1", ", or `data(format=prompt_completion)` for rows that have them"),
+            write("lmbda = 1", ", or `data(format=prompt_completion)` for rows with completions"),
             (prompts.label,),
         )
 

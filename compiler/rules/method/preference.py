@@ -169,7 +169,7 @@ def no_beta(spec: Spec) -> Iterator[Finding]:
     if other and not divides:
         return
     yield Finding(
-        spec.location("method.beta", "the loss divides by it" if divides else "nothing is learned"),
+        spec.location("method.beta", "the loss divides by `beta`" if divides else "nothing is learned"),
         f"{spec.text('method')} cannot learn with `beta = 0`",
         write("beta = 0.1"),
     )
@@ -283,8 +283,8 @@ def precompute_with_zero3(spec: Spec) -> Iterator[Finding]:
 def generate_without_wandb(spec: Spec) -> Iterator[Finding]:
     """`generate_during_eval` needs the tracker wandb.
 
-    Why it is bad: trl writes the completions that it generates in evaluation into a table in wandb or Comet, and a spec
-    cannot name Comet as a tracker.
+    Why it is bad: in evaluation, trl writes the generated completions into a table in wandb or Comet, and a spec cannot
+    name Comet as a tracker.
 
     Without this rule: if neither wandb nor Comet is installed, ValueError in the trainer's constructor. Otherwise
     nothing is reported, and the completions are generated and dropped.

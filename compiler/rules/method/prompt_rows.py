@@ -19,7 +19,7 @@ def no_solution(spec: Spec) -> Iterator[Finding]:
     """The column `solution` must contain text if the rewards `accuracy`, `cosine` or `len` are used: they compare each
     completion with it. If `solution` is null or a number, these rewards return None for every completion of the row.
 
-    Why it is bad: the completions are generated, but nothing is learned from them.
+    Why it is bad: without a solution in the row, completions are generated, but nothing is learned from them.
 
     Without this rule: `accuracy` silently returns None for each completion.
 

@@ -202,8 +202,8 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
 def counted_twice(spec: Spec) -> Iterator[Finding]:
     """A list of rewards should not contain the same function twice with the same arguments.
 
-    Why it is bad: the rewards are summed, so the function has the sum of both weights. Usually, another function was
-    meant in one of the two places.
+    Why it is bad: the rewards are summed, so the function has the sum of both weights. Usually, the second entry was
+    meant to name another function.
 
     Without this rule: nothing is reported.
 

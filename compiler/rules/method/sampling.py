@@ -197,8 +197,9 @@ def old_completions(spec: Spec) -> Iterator[Finding]:
     """The completions of one round of generation should not be used for many optimizer steps. The number of these steps
     is `steps_per_generation / accum x iterations`.
 
-    Why it is bad: the completions come from the model before the first of these steps. After many steps they are far
-    from what the model would write, the importance ratios are clipped, and the gradient vanishes or misleads.
+    Why it is bad: the completions come from the model before the first step. After many steps on the same completions,
+    they are far from what the model would write, the importance ratios are clipped, and the gradient vanishes or
+    misleads.
 
     Without this rule: nothing is reported.
 

@@ -163,7 +163,7 @@ def _other_template(spec: Spec) -> str:
 def limits(spec: Spec) -> Iterator[Finding]:
     """`tool_turns` and `tool_timeout` need `tools` or an `environment`.
 
-    Why it is bad: without tools, there is nothing to limit.
+    Why it is bad: without tools, `tool_turns` and `tool_timeout` have nothing to limit.
 
     Without this rule: nothing is reported, and nothing reads the value.
 
@@ -175,5 +175,5 @@ def limits(spec: Spec) -> Iterator[Finding]:
             yield Finding(
                 spec.location(path, "there are no tools"),
                 f"`{BY_PATH[path].name}` limits tools, and the model has none",
-                'write `tools = ["tools.py:search"]`, or leave it out',
+                'write `tools = ["tools.py:search"]`, or leave the limit out',
             )

@@ -125,7 +125,7 @@ def flex_on_cpu(spec: Spec) -> Iterator[Finding]:
 def flex_before_volta(spec: Spec) -> Iterator[Finding]:
     """Flex attention needs a GPU of compute capability 7.0 or later.
 
-    Why it is bad: torch compiles flex attention, and its compiler makes kernels only for such GPUs.
+    Why it is bad: torch compiles flex attention, and its compiler makes kernels only for capability 7.0 and later.
 
     Without this rule: GPUTooOldForTriton at the first step.
 
@@ -152,8 +152,8 @@ def past_the_context(spec: Spec) -> Iterator[Finding]:
     Why it is bad: the model has never seen positions beyond its context, and a table of positions has no entries for
     them.
 
-    Without this rule: nothing is reported and the run trains on such positions; families with a table raise IndexError
-    at the first longer row.
+    Without this rule: nothing is reported and the run trains on positions beyond the context; families with a table
+    raise IndexError at the first longer row.
 
     Source: trl and transformers do not check it; confirmed by running it: 1802 tokens train on a model for 512 tokens
     with a finite loss. A row longer than the table was also tried on every family of transformers 5.23 and 4.52 that

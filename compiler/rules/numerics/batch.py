@@ -178,7 +178,8 @@ def min_lr_without_a_tail(spec: Spec) -> Iterator[Finding]:
     Why it is bad: schedules without a final rate do not accept `min_lr`.
 
     Without this rule: TypeError inside `train()`, after the model is loaded and the data tokenized; ValueError for a
-    polynomial whose end is not below the peak. A warm-up that begins above the peak falls without a word.
+    polynomial whose end is not below the peak. If a warm-up begins above the peak, nothing is reported, and the rate
+    falls during the warm-up.
 
     Source: transformers 5.23 `optimization.get_scheduler`; confirmed by running it.
     """

@@ -212,8 +212,8 @@ def fp8_loaded_once(spec: Spec) -> Iterator[Finding]:
     """With `precision fp8` and `strategy fsdp`, every process must load the model, so `fsdp_cpu_ram_efficient_loading`
     must be off.
 
-    Why it is bad: with this argument, only process 0 loads the weights, and the other processes get them later.
-    accelerate would convert layers to fp8 before that.
+    Why it is bad: with `fsdp_cpu_ram_efficient_loading`, only process 0 loads the weights, and the other processes get
+    them later. accelerate would convert layers to fp8 before all processes have the weights.
 
     Without this rule: ValueError in the trainer's constructor ("torchao with FSDP2 and cpu_ram_efficient_loading is not
     supported").

@@ -40,8 +40,9 @@ def _finding(spec: Spec, why: str, label: Label | None) -> Finding:
 @rule("XP489", "fused-dpo")
 def fused_dpo(spec: Spec) -> Iterator[Finding]:
     """On trl 0.24, dpo's fused loss (`liger`) needs a single process, ZeRO-1 or ZeRO-2. The spec must name exactly one
-    loss, and Liger must implement this loss. It cannot be combined with a precomputed reference, `padding_free`, label
-    smoothing, `rpo` or a divergence, nor with adapters together with non-reentrant gradient checkpointing.
+    loss, and Liger must implement this loss. The fused loss cannot be combined with a precomputed reference,
+    `padding_free`, label smoothing, `rpo` or a divergence. It cannot be combined with adapters if gradient
+    checkpointing is non-reentrant.
 
     Why it is bad: the fused loss calls the decoder directly, not through the wrapper that DDP, ZeRO-3 or FSDP puts
     around the model. If its wrapper is not called, DDP never averages the gradients, so the models of the
@@ -90,8 +91,8 @@ def fused_kto(spec: Spec) -> Iterator[Finding]:
     """On trl 0.18, kto's fused loss (`liger`) works only with `loss = kto`, and only in a single process or with ZeRO-1
     or ZeRO-2. It cannot be combined with adapters or a precomputed reference.
 
-    Why it is bad: the fused loss looks for the decoder and the output head in the model and calls them directly. It
-    does not find them in DDP's wrapper, and under ZeRO-3 the head's weights are not gathered.
+    Why it is bad: the fused loss looks for the decoder and the output head in the model and calls them directly. DDP's
+    wrapper has neither a decoder nor a head, and under ZeRO-3 the head's weights are not gathered.
 
     Without this rule: AttributeError or RuntimeError at the first step; for adapters, a precomputed reference and other
     losses, ValueError in the trainer's constructor.

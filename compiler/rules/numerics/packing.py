@@ -254,7 +254,7 @@ def evaluation_packed_alone(spec: Spec) -> Iterator[Finding]:
 def padding_free_with_length(spec: Spec) -> Iterator[Finding]:
     """On trl-1.16, a spec with `padding_free` and without packing cannot state `seq`.
 
-    Why it is bad: such a run does not cut rows, so `seq` has no effect.
+    Why it is bad: a run that flattens rows does not cut them, so `seq` has no effect.
 
     Without this rule: ValueError after the model is loaded.
 
@@ -275,8 +275,8 @@ def padding_free_with_length(spec: Spec) -> Iterator[Finding]:
 def padding_free_without_flash(spec: Spec) -> Iterator[Finding]:
     """`padding_free` needs flash attention, or a mask that is known to keep the joined rows apart.
 
-    Why it is bad: `padding_free` joins the rows of a micro-batch to one long row, so attention must separate the joined
-    rows, as it does for packing.
+    Why it is bad: `padding_free` joins the rows of a micro-batch to one long row, so attention must keep the joined
+    rows apart.
 
     Without this rule: trl 0.18 logs a warning, and rows attend to each other.
 
@@ -306,9 +306,9 @@ def flash_does_not_isolate(spec: Spec) -> Iterator[Finding]:
     documents' positions (gpt_neo and gptj; on trl-0.18 also cohere2, gpt_bigcode, granitemoe and olmoe). In others
     (jamba, recurrent_gemma), recurrent layers carry their state into the next document.
 
-    Without this rule: nothing is reported for these families. Hybrids with short convolutions (bamba, falcon_h1, lfm2,
-    qwen3_next and others) raise ValueError at the first forward pass on trl-1.16, because no bundle installs
-    causal-conv1d.
+    Without this rule: nothing is reported for families that do not separate documents. Hybrids with short convolutions
+    (bamba, falcon_h1, lfm2, qwen3_next and others) raise ValueError at the first forward pass on trl-1.16, because no
+    bundle installs causal-conv1d.
 
     Source: transformers 5.23, 4.57.6 and 4.52.3; confirmed by running it with a torch version of the flash kernel.
     """
@@ -364,8 +364,8 @@ def mask_over_long_row(spec: Spec) -> Iterator[Finding]:
     trl joins them to one long row.
 
     Why it is bad: the joined row has up to micro x seq tokens. The time of attention and the size of its mask grow with
-    the square of this number, although most scores are masked out. flex attention skips masked blocks, so this rule
-    does not concern it.
+    the square of this number, although most scores are masked out. flex attention skips masked blocks, so the rule does
+    not apply to it.
 
     Without this rule: nothing is reported; attention is computed over the complete joined row.
 

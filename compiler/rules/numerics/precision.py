@@ -39,8 +39,8 @@ def quantized_by_its_name(spec: Spec) -> Iterator[Finding]:
     transformers, such as `-ONNX`, is always refused. If the model's config.json is known, the rules XP450 and XP167
     check it instead of the name.
 
-    Why it is bad: a repository with such a name has packed weights, which have no gradient; a GGUF repository also has
-    no safetensors.
+    Why it is bad: a repository with an ending such as `-AWQ` has packed weights, which have no gradient; a GGUF
+    repository also has no safetensors.
 
     Without this rule: loading the model or building the trainer fails after the download. If `bits = 8` is written for
     a model that bitsandbytes has stored in 4 bits, transformers only warns, and the base keeps 4 bits.

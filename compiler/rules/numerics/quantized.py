@@ -179,9 +179,8 @@ STORED = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 
 
 def _stays(spec: Spec) -> str | None:
-    """Some weights of an fp8 or MXFP4 checkpoint are loaded in a dtype that does not depend on the spec's `dtype`.
-    Returns this dtype. None if it is unknown, if the target converts all weights to `dtype`, or if the checkpoint is of
-    another kind.
+    """The dtype in which some weights of an fp8 or MXFP4 checkpoint are loaded, whatever the spec's `dtype` is. None if
+    it is unknown, if the target converts all weights to `dtype`, or if the checkpoint is of another kind.
     """
     if spec.in_mxfp4:
         return "bf16" if spec.stack.facts.mxfp4_dtype == "bfloat16" else None

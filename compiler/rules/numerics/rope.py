@@ -102,7 +102,7 @@ def not_scaled(spec: Spec) -> Iterator[Finding]:
     dynamic, yarn and llama3. Families without rotary positions have no code for scaling, and some families compute
     rotary positions in a way of their own.
 
-    Why it is bad: the setting would have no effect, or the model would fail.
+    Why it is bad: `rope` would have no effect, or the model would fail.
 
     Without this rule: the family's code silently ignores the scaling. The trainer of a bundle checks the loaded model,
     and stops if its positions are not scaled as the spec says.
@@ -156,7 +156,7 @@ def original_beyond_the_context(spec: Spec) -> Iterator[Finding]:
     shorter only for a model that was trained on a shorter context than its config.json states.
 
     Why it is bad: yarn and llama3 scale only those frequencies that turn too slowly for `original` tokens. If
-    `original` is the scaled length instead of the original length, they scale other frequencies, and the model's
+    `original` is the scaled length instead of the original length, other frequencies are scaled, and the model's
     positions differ from those that it was trained on. A longer `original` also lets the run read rows for which the
     positions are not scaled enough.
 

@@ -25,8 +25,8 @@ def overflows(spec: Spec) -> Iterator[Finding]:
     """`precision fp16` should not be used for Gemma 2 and Gemma 3, nor for other families whose activations exceed the
     largest number of fp16.
 
-    Why it is bad: the activations of these models are larger than 65,504, so they become infinite in fp16, and the
-    loss NaN. The scale of the loss protects only gradients.
+    Why it is bad: activations above 65,504 become infinite in fp16, and the loss becomes NaN. The scale of the loss
+    protects only gradients.
 
     Without this rule: the loss is 0 or NaN from the first steps on, or the scale of the loss falls at every step and no
     weight changes.
@@ -60,7 +60,7 @@ def plain_fp32(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.location("precision", f"{gpu.name} has tensor cores for bf16 and TF32"),
             "fp32 without TF32 does not use the tensor cores",
-            "write `precision bf16`, or `precision fp32(tf32)`, or `precision fp32(tf32=false)` if it is meant",
+            "write `precision bf16`, or `precision fp32(tf32)`, or `precision fp32(tf32=false)` if intended",
         )
 
 

@@ -43,7 +43,7 @@ layers.
 def optimizer_of_the_target(spec: Spec) -> Iterator[Finding]:
     """The transformers of the chosen stack (`target`) must know the optimizer, and must be able to train with it.
 
-    Why it is bad: the run ends with an error.
+    Why it is bad: the run fails.
 
     Without this rule: for example, transformers 4.52 does not know StableAdamW. With transformers 4.52, the layerwise
     variants of GaLore and APOLLO raise ValueError under torch 2.13.
@@ -73,7 +73,7 @@ def setting_of_another_optimizer(spec: Spec) -> Iterator[Finding]:
         if spec.written(path) and (name != "muon" if path in OF_MUON else name not in LOW_RANK):
             setting = path.rpartition(".")[2]
             yield Finding(
-                spec.location(path, f"only {'muon has' if path in OF_MUON else 'galore and apollo have'} it"),
+                spec.location(path, f"only {'muon has' if path in OF_MUON else 'galore and apollo have'} this setting"),
                 f"`optimizer {name}` has no `{setting}`",
                 f"leave `{setting}` out",
                 related,
@@ -82,14 +82,14 @@ def setting_of_another_optimizer(spec: Spec) -> Iterator[Finding]:
         return
     if name not in MOMENTUM:
         yield Finding(
-            spec.location("optimizer.momentum", "only sgd, rmsprop and muon have it"),
+            spec.location("optimizer.momentum", "only sgd, rmsprop and muon have this setting"),
             f"`optimizer {name}` has no `momentum`",
             "leave `momentum` out",
             related,
         )
     elif name != "muon" and not spec.stack.facts.torch_optimizers_read_words:
         yield Finding(
-            spec.location("optimizer.momentum", "transformers 4.52 passes it to no optimizer"),
+            spec.location("optimizer.momentum", "transformers 4.52 passes `momentum` to no optimizer"),
             f"`momentum` does not reach {name} on {spec.stack.name}",
             f"leave `momentum` out, or write `target {able(lambda one: one.facts.torch_optimizers_read_words)}`",
             (spec.label("target", "the target"),),
@@ -155,8 +155,8 @@ def steps_too_early(spec: Spec) -> Iterator[Finding]:
     """Layerwise optimizers and LOMO need a single process and no accumulation. LOMO can also run on several processes
     if FSDP shards the weights.
 
-    Why it is bad: these optimizers update a weight during the backward pass. At that time, only the gradient of one
-    micro-batch on one process is known, not the sum over all micro-batches and processes.
+    Why it is bad: layerwise optimizers and LOMO update a weight during the backward pass. At that time, only the
+    gradient of one micro-batch on one process is known, not the sum over all micro-batches and processes.
 
     Without this rule: with accumulation, layerwise optimizers raise ValueError in train(), and LOMO silently steps
     after every micro-batch. With several processes, layerwise optimizers raise NotImplementedError, and LOMO under ddp
@@ -205,10 +205,10 @@ def cannot_be_sharded(spec: Spec) -> Iterator[Finding]:
     and some optimizers cannot update such parameters. For example, GaLore and APOLLO project matrices, but under ZeRO
     and FSDP1 they get flat pieces.
 
-    Without this rule: most of these runs fail at the first step. With ZeRO, they
-    raise IndexError (GaLore, APOLLO, Adagrad), TypeError (LOMO) or RuntimeError (StableAdamW, only zero3); with FSDP1,
-    IndexError (GaLore, APOLLO); with FSDP2, KeyError (APOLLO), RuntimeError (Adafactor), or KeyError at the first
-    checkpoint (GaLore, Adagrad).
+    Without this rule: most runs with such an optimizer fail at the first step. With ZeRO, they raise IndexError
+    (GaLore, APOLLO, Adagrad), TypeError (LOMO) or RuntimeError (StableAdamW, only zero3); with FSDP1, IndexError
+    (GaLore, APOLLO); with FSDP2, KeyError (APOLLO), RuntimeError (Adafactor), or KeyError at the first checkpoint
+    (GaLore, Adagrad).
 
     Source: confirmed by running each optimizer on trl-1.16 and trl-0.18, in two processes.
     """
@@ -245,7 +245,7 @@ def _fails(spec: Spec, name: str) -> bool:
 def projection_of_adapters(spec: Spec) -> Iterator[Finding]:
     """The rank of GaLore's or APOLLO's projection should be below the rank of the adapters.
 
-    Why it is bad: these optimizers save memory by projecting the gradients of large matrices to a low rank. The
+    Why it is bad: GaLore and APOLLO save memory by projecting the gradients of large matrices to a low rank. The
     matrices of an adapter already have a low rank, so a projection to the same or a higher rank saves no memory.
 
     Without this rule: nothing is reported, and no memory is saved.
@@ -268,8 +268,8 @@ def schedule_free_share(spec: Spec) -> Iterator[Finding]:
     """With schedule-free AdamW or SGD, a warm-up such as `warmup = 3%` needs a run that is counted in steps (`for 1000
     steps`).
 
-    Why it is bad: these optimizers warm up themselves, over a number of steps. xpc cannot convert a share of the run
-    into steps if the run's length in steps is not known.
+    Why it is bad: schedule-free optimizers warm up themselves, over a number of steps. xpc cannot convert a share of
+    the run into steps if the run's length in steps is not known.
 
     Without this rule: transformers 5.23 passes 3 % to the optimizer as 0.03 steps. The optimizer divides the learning
     rate of the first step by 0.03, which gives 33 times the peak. transformers 4.52 passes 0, so there is no warm-up.
@@ -291,10 +291,11 @@ def warm_up_twice(spec: Spec) -> Iterator[Finding]:
     """Schedule-free AdamW and SGD need `schedule constant` if they have a warm-up. `constant` is their default
     schedule.
 
-    Why it is bad: these optimizers warm up the learning rate themselves, and a schedule with a warm-up would do so a
-    second time.
+    Why it is bad: schedule-free optimizers warm up the learning rate themselves, and a schedule with a warm-up would do
+    so a second time.
 
-    Without this rule: the warm-up of the optimizer and that of the schedule both apply to the learning rate.
+    Without this rule: the learning rate is multiplied by the warm-up of the optimizer and by the warm-up of the
+    schedule.
 
     Source: schedulefree 1.4.1 `adamw_schedulefree.py`; transformers 5.23 and 4.52 `optimization.py`.
     """
@@ -336,8 +337,8 @@ def average_lost(spec: Spec) -> Iterator[Finding]:
 def moments_anew(spec: Spec) -> Iterator[Finding]:
     """Layerwise optimizers, AdaLomo and GrokAdamW cannot resume from checkpoints.
 
-    Why it is bad: a resumed run starts without the moments of these optimizers. For a layerwise optimizer, transformers
-    saves only the placeholder `LayerWiseDummyOptimizer`, whose state is empty. AdaLomo leaves its states out of its
+    Why it is bad: a resumed run starts without the optimizer's moments. For a layerwise optimizer, transformers saves
+    only the placeholder `LayerWiseDummyOptimizer`, whose state is empty. AdaLomo leaves its states out of its
     `state_dict`. GrokAdamW looks up its states by the tensor objects of the earlier process, so it does not find them.
 
     Without this rule: nothing is reported.

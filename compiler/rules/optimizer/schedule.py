@@ -58,7 +58,7 @@ def setting_of_another_schedule(spec: Spec) -> Iterator[Finding]:
     """A setting of a schedule needs a schedule that reads the setting. For example, `warmup_lr` needs the cosine
     schedule with a `min_lr` and a warm-up. transformers 4.52 has neither `warmup_lr` nor `timescale`.
 
-    Why it is bad: the setting has no effect on other schedules.
+    Why it is bad: a schedule ignores the settings of other schedules.
 
     Without this rule: transformers 4.52 raises ValueError for `warmup_lr` and ignores `timescale`.
 
@@ -109,8 +109,8 @@ def _reaches(setting: str, stack: Stack) -> bool:
 def metric_without_evaluation(spec: Spec) -> Iterator[Finding]:
     """The schedules reduce_lr_on_plateau and greedy need a run that evaluates.
 
-    Why it is bad: these schedules change the learning rate after an evaluation, according to its metric. Without
-    evaluations, the rate never changes.
+    Why it is bad: reduce_lr_on_plateau and greedy change the learning rate after an evaluation, according to its
+    metric. Without evaluations, the rate never changes.
 
     Without this rule: building the arguments raises ValueError.
 

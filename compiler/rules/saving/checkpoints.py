@@ -21,7 +21,8 @@ def remote_code_unpinned(spec: Spec) -> Iterator[Finding]:
     moved to other code. For a model in the registry, this rule only warns: transformers has classes for these models,
     and does not run the code in their repositories.
 
-    Why it is bad: the code runs on your machines, and without a commit it can change between two runs.
+    Why it is bad: the code of the model's repository runs on your machines, and without a commit it can change between
+    two runs.
 
     Without this rule: nothing is reported; the newest commit of the branch is fetched at each start.
 
@@ -84,7 +85,7 @@ def rows_seen_again(spec: Spec) -> Iterator[Finding]:
 def keep_without_saving(spec: Spec) -> Iterator[Finding]:
     """`keep` needs checkpoints.
 
-    Why it is bad: `keep` limits the number of checkpoints, and this run writes no checkpoints.
+    Why it is bad: `keep` limits the number of checkpoints, so it has no effect in a run that writes none.
 
     Without this rule: nothing is reported; the argument is accepted and never read.
 
@@ -197,8 +198,8 @@ def save_place(spec: Spec) -> Iterator[Finding]:
     Why it is bad: a run writes gigabytes into `save`, deletes old checkpoints there and leaves it readable for others.
     A spec may come from somebody else, and `../../.ssh` contains keys.
 
-    Without this rule: the run creates the folder and writes into it, wherever its permissions allow. With
-    `s3://bucket/run` it creates the folders `s3:` and `bucket`, and nothing reaches the bucket.
+    Without this rule: the run creates the folder that `save` names and writes into it, wherever its permissions allow.
+    With `s3://bucket/run` it creates the folders `s3:` and `bucket`, and nothing reaches the bucket.
 
     Source: Filesystem Hierarchy Standard 3.0; runtime/core/bundle.py `output_dir`.
     """
@@ -266,7 +267,7 @@ def nothing_to_merge(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: `merge` adds the adapters to the base's weights, so without adapters it does nothing.
 
-    Without this rule: nothing is reported, and nothing reads the setting.
+    Without this rule: nothing is reported, and nothing reads `merge`.
 
     Source: the runtime, which reads the setting only for adapters.
     """

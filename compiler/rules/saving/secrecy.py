@@ -15,7 +15,7 @@ from xpc.grammar.source import Source, Span
 
 WHEN = any_of(written("model.pickle", "data.system"), may_have_secrets)
 
-HELP = "remove it and revoke it; the run reads HF_TOKEN, WANDB_API_KEY and the like from the environment of its launch"
+HELP = "remove and revoke the secret; the run reads HF_TOKEN, WANDB_API_KEY and others from its launch environment"
 TRACKED: tuple[TextPath, ...] = ("track.name", "track.project")
 
 

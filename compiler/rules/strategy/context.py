@@ -231,8 +231,9 @@ def padding(spec: Spec) -> Iterator[Finding]:
     CPUs, all sequences must have the same length, so it must be a multiple of `seq`, rounded up to a multiple of
     `context_parallel`.
 
-    Why it is bad: the ranks exchange pieces of the sequence, which must have one length. Under FSDP, each rank gets one
-    piece from the beginning and one from the end of the sequence, so that all ranks have the same amount of work.
+    Why it is bad: the ranks exchange pieces of the sequence, which must all have the same length. Under FSDP, each rank
+    gets one piece from the beginning and one from the end of the sequence, so that all ranks have the same amount of
+    work.
 
     Without this rule: if the length of a sequence is not a multiple of `context_parallel`, its pieces have different
     lengths, and the ranks cannot exchange them. With an odd multiple under FSDP, the first rank gets only the first
@@ -370,8 +371,8 @@ LEAST_PIECE = 128
 def few_tokens(spec: Spec) -> Iterator[Finding]:
     """With `context_parallel`, each of the GPUs that share a sequence should have at least 128 of its tokens.
 
-    Why it is bad: with fewer tokens, a GPU spends more time on passing keys and values to the other GPUs than on
-    computing. The GPUs that share a row also cannot train other rows at the same time.
+    Why it is bad: with fewer than 128 tokens, a GPU spends more time on passing keys and values to the other GPUs than
+    on computing. The GPUs that share a row also cannot train other rows at the same time.
 
     Without this rule: nothing is reported; the run is several times slower than without `context_parallel`.
 

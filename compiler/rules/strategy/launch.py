@@ -20,7 +20,7 @@ rows of 620 tokens in a second.
 def wheels_without_volta(spec: Spec) -> Iterator[Finding]:
     """From torch 2.11 on, a GPU of compute capability 7.0 (V100) needs torch's CUDA 12.6 wheels.
 
-    Why it is bad: the wheels for other CUDA versions have no kernels for this GPU.
+    Why it is bad: the wheels for other CUDA versions have no kernels for a V100.
 
     Without this rule: the default wheels can be installed, but then fail with "no kernel image is available".
 
@@ -133,8 +133,7 @@ def timeout_of_seconds(spec: Spec) -> Iterator[Finding]:
     these can take longer than a few seconds. A vLLM server loads a model, too, before it answers.
 
     Without this rule: the first time that a process waits for the others longer than the timeout, a collective
-    operation fails and the run ends. If the timeout of a server is too short, the run ends with
-    ConnectionError.
+    operation fails, and so does the run. If the timeout of a server is too short, the run fails with ConnectionError.
 
     Source: torch 2.13 `distributed_c10d.py`; transformers 5.23 `ddp_timeout`; trl 1.16 `vllm_client.py`.
     """

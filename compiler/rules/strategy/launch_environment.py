@@ -110,7 +110,7 @@ def secret(spec: Spec) -> Iterator[Finding]:
                 yield Finding(
                     spec.location(path, "the bundle would contain this value in plain text"),
                     f"`{name[:60]}` has the name of a secret",
-                    "remove it; the run reads HF_TOKEN and the like from the environment of its launch",
+                    "remove the value; the run reads HF_TOKEN and the like from the environment of its launch",
                 )
 
 
@@ -123,8 +123,8 @@ def against_the_spec(spec: Spec) -> Iterator[Finding]:
     not with `compile`, and NCCL_SOCKET_IFNAME=lo not with several nodes. PYTORCH_ALLOC_CONF=expandable_segments:True
     cannot be combined with vLLM's sleep mode in the training processes (`vllm(sleep=true)`).
 
-    Why it is bad: the variable wins. A process without a GPU ends the run, a tracker that is off records nothing, and a
-    run without the hub cannot push to it.
+    Why it is bad: the variable takes precedence over the setting. A process without a GPU makes the run fail, a tracker
+    that is off records nothing, and a run without the hub cannot push to it.
 
     Without this rule: "CUDA error: invalid device ordinal" when the run starts. With WANDB_MODE=disabled nothing is
     reported. With WANDB_DISABLED transformers 4 says that wandb is not installed, and transformers 5 ignores it. With
@@ -162,7 +162,7 @@ def _is_on(value: str) -> bool:
 
 
 def _of_the_gpus(spec: Spec, name: str, value: str) -> tuple[str, str] | None:
-    """Like `_contradicted`, for variables about GPUs, their kernels and their network."""
+    """What `_contradicted` returns for a variable about GPUs, their kernels or their network."""
     if name == "CUDA_VISIBLE_DEVICES" and spec.hardware.gpu is not None:
         visible = len([one for one in value.split(",") if one.strip() and one.strip() != "-1"])
         if visible < spec.hardware.processes:
@@ -181,7 +181,7 @@ def _of_the_gpus(spec: Spec, name: str, value: str) -> tuple[str, str] | None:
     if name in ALLOCATOR and "expandable_segments:true" in value.replace(" ", "").lower() and _asleep(spec):
         version = tuple(map(int, spec.stack.requirements(vllm=True)["vllm"].split(".")[:2]))
         if name == ALLOCATOR[0] or version < TOGGLES:
-            return "vLLM's memory cannot sleep in such segments", "write `vllm(sleep=false)`"
+            return "vLLM's sleep mode cannot free such segments", "write `vllm(sleep=false)`"
     return None
 
 
@@ -202,7 +202,7 @@ def _asleep(spec: Spec) -> bool:
 
 
 def _of_the_hub(spec: Spec, name: str, value: str) -> tuple[str, str] | None:
-    """Like `_contradicted`, for variables that cut the run off from the hub, such as HF_HUB_OFFLINE."""
+    """What `_contradicted` returns for a variable that cuts the run off from the hub, such as HF_HUB_OFFLINE."""
     if name in OFFLINE and _is_on(value) and spec.flag("save.hub"):
         return "the run pushes to the hub", "leave `hub` out"
     read = any(source.path is None for source in spec.sources)
@@ -212,7 +212,7 @@ def _of_the_hub(spec: Spec, name: str, value: str) -> tuple[str, str] | None:
 
 
 def _of_the_tracker(spec: Spec, name: str, value: str) -> tuple[str, str] | None:
-    """Like `_contradicted`, for variables that a tracker reads, such as WANDB_MODE."""
+    """What `_contradicted` returns for a variable that a tracker reads, such as WANDB_MODE."""
     off = {
         "wandb": (name == "WANDB_DISABLED" and _is_on(value)) or (name == "WANDB_MODE" and value == "disabled"),
         "mlflow": name == "DISABLE_MLFLOW_INTEGRATION" and value.upper() == "TRUE",

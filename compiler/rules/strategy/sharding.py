@@ -122,7 +122,7 @@ def setting_of_another_strategy(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the setting has no effect.
 
-    Without this rule: nothing is reported, and the setting is ignored.
+    Without this rule: nothing is reported, and a setting of the other library is ignored.
 
     Source: deepspeed 0.19.8 `runtime/zero/config.py`; accelerate 1.15 `FullyShardedDataParallelPlugin`.
     """
@@ -332,8 +332,8 @@ def adapter_lost_on_resume(spec: Spec) -> Iterator[Finding]:
 
 
 def _adapter_lost(spec: Spec) -> str:
-    """If the run's adapter could not be restored from its checkpoints, the kind of these checkpoints: `fsdp1` or
-    `fsdp2_full`. Empty if they restore the adapter, or if the run never loads a checkpoint.
+    """The kind of the run's checkpoints, `fsdp1` or `fsdp2_full`, if its adapter cannot be restored from them. Empty if
+    the adapter can be restored, or if the run never loads a checkpoint.
     """
     loads = spec.text("save.resume") == "auto" and spec.flag("save.full_state")
     loads = loads or spec.extra_value("trl", "load_best_model_at_end") is True

@@ -116,8 +116,8 @@ def test_an_answer_begins_with_the_assistants_turn_on_a_stack_that_requires_it(
 @pytest.mark.parametrize(
     ("name", "content", "help"),
     [
-        ("rows.csv", "prompt,completion\n?,None\n", "; a cell such as `NA` or `None` of a CSV file is read as empty"),
-        ("rows.jsonl", '{"messages": "[]"}\n', "write a list of turns there, not a text"),
+        ("rows.csv", "prompt,completion\n?,None\n", "; in a CSV file, a cell such as `NA` or `None` is read as empty"),
+        ("rows.jsonl", '{"messages": "[]"}\n', "write a list of turns there instead of a text"),
     ],
 )
 def test_help_for_a_row_that_looks_right(tmp_path: Path, name: str, content: str, help: str) -> None:
