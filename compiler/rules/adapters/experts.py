@@ -97,7 +97,9 @@ def _is_plain(target: object, legal: tuple[str, ...]) -> bool:
 
 
 def _stacked(path: str) -> str:
-    """The name of a stacked parameter in the setting `parameters`: `gate_up_proj`, or `input_linear.weight`."""
+    """The name with which the setting `parameters` selects a stacked parameter: `gate_up_proj`, or
+    `input_linear.weight`.
+    """
     module, last = path.split(".")[-2:]
     return f"{module}.{last}" if last == "weight" else last
 
@@ -111,7 +113,7 @@ def experts_of_one_layer(spec: Spec) -> Iterator[Finding]:
     """If `targets` names stacked experts or their router, the adapters cannot be restricted to some layers by `within`
     or by a layer number in the target. `parameters` can restrict them: it names a parameter of a single layer.
 
-    Why it is bad: layers that the spec leaves out are also trained.
+    Why it is bad: layers that the spec leaves out get adapters, too.
 
     Without this rule: PEFT keeps only the last part of the target's path and silently adapts every layer.
 

@@ -57,7 +57,7 @@ def changes_the_reference(spec: Spec) -> Iterator[Finding]:
     rounding of the base. So the reference would lack what the initial adapter contains. With trl 1.16, the bundle gives
     the reference a frozen copy of the initial adapter, and the reference is the model with which training starts.
 
-    Why it is bad: the reference would be a damaged model.
+    Why it is bad: without the initial adapter, the base is a damaged model.
 
     Without this rule: the run silently compares with the damaged model: the loss of dpo's first step is not ln 2, as it
     should be for two equal models.
@@ -139,7 +139,7 @@ def other_layers(spec: Spec) -> Iterator[Finding]:
     embeddings), or on experts that are one stacked parameter. OLoRA and LoftQ also cannot initialize adapters on
     GPT-2's Conv1D layers.
 
-    Why it is bad: adapters on such modules would not start with the weights that `init` states.
+    Why it is bad: adapters on other modules would not start with the weights that `init` states.
 
     Without this rule: peft silently gives adapters on embeddings their usual initial values. If the head is tied to the
     embeddings, peft also subtracts the head's initial adapter from the embeddings. For stacked experts, peft raises

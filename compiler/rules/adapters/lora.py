@@ -25,7 +25,7 @@ def rate_of_embeddings(spec: Spec) -> Iterator[Finding]:
     """`embedding_lr` needs an adapter on an embedding, as in `targets = [q_proj, embed_tokens]`. `all-linear` puts no
     adapter on it. `modules_to_save = [embed_tokens]` trains the embedding itself, at `lr`.
 
-    Why it is bad: without such an adapter, `embedding_lr` has no effect.
+    Why it is bad: without an adapter on an embedding, `embedding_lr` has no effect.
 
     Without this rule: nothing is reported.
 
@@ -53,7 +53,7 @@ def packed_weights_cast(spec: Spec) -> Iterator[Finding]:
     """A sharded 4-bit base must be loaded in the precision of the run. Its 4-bit codes are packed into a tensor
     that has the dtype in which the model is loaded. ZeRO-3 and FSDP cast all sharded tensors to the run's precision.
 
-    Why it is bad: a cast to another dtype changes the packed codes.
+    Why it is bad: a cast to another dtype changes the packed 4-bit codes.
 
     Without this rule: a cast from bf16 to fp16, or from fp16 to bf16, silently turns the base into noise. A cast from
     fp32 to 16 bits loses half of the base's bytes, and the first step raises RuntimeError.
@@ -104,7 +104,7 @@ def adapter_on_head(spec: Spec) -> Iterator[Finding]:
     the adapter. trl 1.16 does so for all methods except orpo and reward. trl 0.18 and 0.24 do so only with
     `use_liger_loss`.
 
-    Why it is bad: the adapter would never be trained.
+    Why it is bad: the adapter on `lm_head` would never be trained.
 
     Without this rule: ValueError in the trainer's constructor of trl 1.16, after the data is tokenized; older versions
     report nothing.

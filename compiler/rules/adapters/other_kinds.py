@@ -60,7 +60,7 @@ def wide_block(spec: Spec) -> Iterator[Finding]:
     """The `rank` of `miss` must not exceed a layer's input size, because MiSS splits the inputs into blocks of size
     `rank`.
 
-    Why it is bad: the layer has less than one block.
+    Why it is bad: a layer with fewer inputs than `rank` has less than one block.
 
     Without this rule: ValueError in the trainer's constructor, after the data is tokenized. peft 0.17 and 0.18 pad the
     inputs and train; their adapter cannot be merged (RuntimeError).

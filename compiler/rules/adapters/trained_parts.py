@@ -226,7 +226,7 @@ def several_of_one_name(spec: Spec) -> Iterator[Finding]:
     """A name in `modules_to_save` should not be the end of another module's name: `norm` also trains `input_layernorm`
     and `post_attention_layernorm` of each layer. `model.norm` trains only the last norm.
 
-    Why it is bad: more is trained and saved than the spec names.
+    Why it is bad: modules that the spec does not name are trained and saved, too.
 
     Without this rule: PEFT compares the ends of paths without looking for a dot, and reports nothing.
 
@@ -259,8 +259,8 @@ def tied_part(spec: Spec) -> Iterator[Finding]:
     `modules_to_save` names embeddings or head, they become two different weights. On trl-0.24 and trl-0.18, one of
     these two weights is lost when a merged model is saved.
 
-    Without this rule: PEFT only warns. When the merged model is saved, transformers 4.57 keeps only one of the two
-    weights, because the configuration says that they are tied. transformers 5.23 keeps both if they differ.
+    Without this rule: PEFT only warns. When the merged model is saved, transformers 4.57 keeps either the embeddings or
+    the head, because the configuration says that they are tied. transformers 5.23 keeps both if they differ.
 
     Source: peft 0.21, 0.18 and 0.17 `tuners/tuners_utils.py`; confirmed by running it.
     """
@@ -325,7 +325,7 @@ def two_rates(spec: Spec) -> Iterator[Finding]:
     optimizers cannot. A layerwise optimizer has no groups: it consists of one optimizer for each parameter. LOMO
     updates the weights during the backward pass with a single rate. Muon has a single rate for all matrices.
 
-    Why it is bad: the second rate is ignored.
+    Why it is bad: with a single learning rate, `lr_ratio` has no effect.
 
     Without this rule: layerwise optimizers and LOMO silently train with a single rate.
 
@@ -361,7 +361,7 @@ def new_tokens(spec: Spec) -> Iterator[Finding]:
     path: NamesPath = "lora.modules_to_save" if spec.lora else "freeze.except_modules"
     named = {one.rpartition(".")[2] for one in spec.names(path)}
     known = last_module_names(spec)
-    names = known or (*sorted(named), "embed_tokens", "lm_head")  # an unknown family may have any of these names
+    names = known or (*sorted(named), "embed_tokens", "lm_head")  # possible names if the family is unknown
     ends = [one for one in names if one in HEADS]
     rows = [next((one for one in names if one in EMBEDDINGS), "embed_tokens"), *(ends if known else ends[:1])]
     frozen = spec.lora or (spec.flag("freeze") and not spec.names("freeze.except_parameters"))

@@ -218,7 +218,7 @@ def batched_evaluation(spec: Spec) -> bool:
 
 
 def has_advisory(spec: Spec) -> bool:
-    """True if the rule XP940 may report an advisory for the spec. These advisories are about ZeRO's reduction,
+    """True if the rule XP940 may report an advisory for the spec. The rule's advisories are about ZeRO's reduction,
     accumulation, a fused loss, masked or truncated completions, evaluations in batches, and weight decay of norms.
     """
     if batched_evaluation(spec):

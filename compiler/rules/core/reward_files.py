@@ -58,9 +58,8 @@ def optional(code: bytes, name: str) -> set[str]:
 
 
 def may_log(code: bytes) -> bool:
-    """Whether a function of the file may log metrics. trl passes a function `log_metric` to rewards. They may call it
-    if the file contains the name `log_metric`, or if a call in the file passes on `**kwargs`, which may contain
-    `log_metric`.
+    """Whether a reward function of the file may log metrics by `log_metric`, a function that trl passes to rewards.
+    True if the file contains this name, or if a call in the file passes on `**kwargs`, which may contain `log_metric`.
     """
     calls = (node for statement in _body(code) for node in ast.walk(statement) if isinstance(node, ast.Call))
     return b"log_metric" in code or any(word.arg is None for call in calls for word in call.keywords)

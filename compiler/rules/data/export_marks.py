@@ -62,7 +62,7 @@ def control_tokens(spec: Spec) -> Iterator[Finding]:
     Why it is bad: the template is applied twice, so the model learns to end its turn within an answer, or to write the
     beginning of a turn. Tokens of another model's template are split into pieces, and learned as text.
 
-    Without this rule: nothing is reported; `xpc preview` (XP587) finds them in the rows that it shows.
+    Without this rule: nothing is reported; `xpc preview` (XP587) finds control tokens in the rows that it shows.
 
     Source: transformers 5.23 `tokenization_utils_base.py` tokenizes the rendered text, in which a control token of a
     row is the same as one of the template; confirmed by running it.
@@ -226,8 +226,8 @@ def not_answered(spec: Spec) -> Iterator[Finding]:
 @rule("XP185", "answer-joined-to-its-prompt", "warning")
 def joined(spec: Spec) -> Iterator[Finding]:
     """If prompts and answers are plain text, there should be a space or a line break between them: the prompt `Answer:`
-    and the answer ` Paris`. This rule reports a file if at least 90 % of its rows lack such a space or line break, and
-    if the file has at least eight different rows. For a chat model, the rule XP186 warns instead.
+    and the answer ` Paris`. This rule reports a file with at least eight different rows if 90 % of its rows or more
+    lack such a space or line break. For a chat model, the rule XP186 warns instead.
 
     Why it is bad: the prompt and the answer are joined as they are, `Answer:Paris`. In use, a prompt is usually
     followed by a space. The model has never seen this space in training, and with it, the first token of the answer is

@@ -111,7 +111,7 @@ def scores(spec: Spec) -> Iterator[Finding]:
     Why it is bad: the results of a reward model would be as bad as random guesses.
 
     Without this rule: lm-eval loads the reward model as a language model with a new head of random weights. Only a
-    message of transformers about newly initialized weights shows this.
+    message of transformers about newly initialized weights shows the error.
 
     Source: lm-eval 0.4.13 `models/huggingface.py` (AutoModelForCausalLM); read, not run.
     """

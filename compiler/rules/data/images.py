@@ -14,7 +14,7 @@ from xpc.compiler.stacks import able
 WHEN = any_of(pictured, written("data.max_pixels"))
 
 COLUMNS = {
-    IMAGES: "a column `images`: the list of each row's image paths, `[]` for a row without an image",
+    IMAGES: "a column `images` with each row's list of image paths (`[]` if it has none)",
     IMAGE_PAIRS: "the columns `prompt` and `images` to each pair; `images` is a list of paths (`[]` for none)",
 }
 """Maps each format of rows with images to a phrase for messages. The phrase names the columns that a user must add to
@@ -67,8 +67,8 @@ def images_of_the_method(spec: Spec) -> Iterator[Finding]:
 @rule("XP214", "images-and-model-differ")
 def images_and_model(spec: Spec) -> Iterator[Finding]:
     """A model that reads images must be trained on local rows with images (`format = images`, and for dpo `format =
-    image_preference`), and a model that reads only text cannot be trained on such rows. A single row may have no image:
-    its list of images is then empty.
+    image_preference`). A model that reads only text cannot be trained on such rows. A single row may have no image: its
+    list of images is then empty.
 
     Why it is bad: without a column of images TRL prepares the rows in another way, which xpc does not test. A text
     model cannot read images.

@@ -133,7 +133,7 @@ def template_column(spec: Spec) -> Iterator[Finding]:
     """Each column that the prompt template uses must be in the file. For a dataset of the hub, the first rows are
     checked when the run starts.
 
-    Why it is bad: the prompts would lack the text of that column.
+    Why it is bad: the prompts would lack the text of a missing column.
 
     Without this rule: Jinja silently writes nothing for an unknown name.
 

@@ -91,12 +91,12 @@ def _listed(names: list[str]) -> str:
 
 
 def _instead(spec: Spec, source: DataSource) -> str:
-    """The help. It names the setting that confirms the format in which xpc reads the rows, such as
-    `data(format=preference)`. If the columns also fit another format, the help names that format, too.
+    """The help for columns that are not read. It names the setting that confirms the format in which xpc reads the
+    rows, such as `data(format=preference)`. If the columns also fit another format, the help names that format, too.
     """
     shapes = (name for name in spec.method.shapes if name not in (source.shape, "images", "tokens"))
     other = next((name for name in shapes if {*SHAPES[name]} <= {*(source.found or ())}), None)
-    intended = f"`data(format={source.shape})` confirms this"
+    intended = f"`data(format={source.shape})` confirms the format"
     return (
         intended if other is None else f"{intended}; `data(format={other})` reads {_listed([*SHAPES[other]])} instead"
     )
@@ -201,14 +201,14 @@ def column_not_read(spec: Spec) -> Iterator[Finding]:
     does not read is a note, or a warning if its name suggests reasoning, such as `thought`. Reward functions can read
     every column of a row, so for grpo and rloo, `history` and `documents` are only notes.
 
-    Why it is bad: without the column, the model learns answers that are marked as bad, gives every row the same weight,
-    or learns an answer without the earlier turns to which the answer refers.
+    Why it is bad: if the column is not read, the model learns answers that are marked as bad, gives every row the same
+    weight, or learns an answer without the earlier turns to which the answer refers.
 
     Without this rule: the column is silently dropped.
 
     Source: trl 1.16, 0.24 and 0.18 `sft_trainer.py`, which read no such column; read, not run.
     """
-    template = (spec.chat_template or "") if built_in(spec) is None else ""  # built-in templates read no such key
+    template = (spec.chat_template or "") if built_in(spec) is None else ""  # a built-in template reads no other keys
     for source in spec.files:
         found, name = rows.survey(source), spec.method.name
         rewards = rewarded(name, source.shape)

@@ -100,7 +100,7 @@ def row_of_another_shape(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: one wrong row makes the run fail.
 
-    Without this rule: the run fails at the wrong row, while it converts the rows.
+    Without this rule: the run fails when it converts the first wrong row.
 
     Source: the runtime's `sources.py`.
     """
@@ -226,7 +226,7 @@ def images_not_read(spec: Spec) -> Iterator[Finding]:
         if spec.reads_images:  # the rule XP214 reports other shapes for models that read images
             others = MEDIA[2:] if source.shape in WITH_IMAGES else ()
             media = next((name for name in source.found or () if name in others), None)
-        # the rule XP130 refuses such a model
+        # the rule XP130 refuses models that read images or sound
         refused = media is not None and not spec.reads_images and multimodal(spec.model.id or "")
         if media is not None and not source.only and not refused:
             every = source.columns or SHAPES[source.shape]

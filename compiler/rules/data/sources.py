@@ -246,10 +246,10 @@ def two_evaluation_sets(spec: Spec) -> Iterator[Finding]:
 @rule("XP552", "evaluation-on-training-rows", "warning")
 def evaluation_on_training_rows(spec: Spec) -> Iterator[Finding]:
     """Evaluation rows should not be trained on. xpc finds a file that is used for training and evaluation, a copy of
-    such a file, and rows that a local evaluation file shares with a local training file, also in another order, with
-    other white space or in another format. If less than 1 % of the evaluation rows are shared, the finding is a note.
+    such a file, and rows that a local evaluation file shares with a local training file. The order, white space and
+    format of shared rows may differ. If less than 1 % of the evaluation rows are shared, the finding is a note.
 
-    Why it is bad: the evaluation measures how well rows are remembered.
+    Why it is bad: the evaluation measures how well the model remembers its training rows.
 
     Without this rule: the evaluation loss silently follows the training loss and says nothing about new rows.
 

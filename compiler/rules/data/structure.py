@@ -76,10 +76,11 @@ def not_in_the_template(spec: Spec) -> Iterator[Finding]:
     and turns of each role in any order. The templates of Mistral and Gemma, for example, refuse two consecutive turns
     of the user. `data(omit=[reasoning])`, for example, lets the template leave out the reasoning.
 
-    Why it is bad: the model does not learn the missing content; a turn whose tool call is dropped is learned as an
-    empty answer.
+    Why it is bad: the model does not learn what the template leaves out; a turn whose tool call is dropped is learned
+    as an empty answer.
 
-    Without this rule: launch.sh compares rows with their rendered text before the first step, and stops.
+    Without this rule: launch.sh compares rows with their rendered text before the first step, and stops if content is
+    missing.
 
     Source: `compiler/registry/template_forms.json`, rendered with transformers; confirmed by running it.
     """
@@ -203,7 +204,7 @@ def not_to_be_learned(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the model would learn a wrong answer, although the row marks it as not to be learned.
 
-    Without this rule: launch.sh stops at the first row with such a turn.
+    Without this rule: launch.sh stops at the first row with a marked turn.
 
     Source: trl 1.16, 0.24 and 0.18 read no such key of a message; confirmed by running it.
     """
@@ -251,7 +252,7 @@ def odd_arguments(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the model learns to write calls that no tool can read, or calls without their arguments.
 
-    Without this rule: launch.sh stops at the first row with such a call.
+    Without this rule: launch.sh stops at the first row with a malformed call.
 
     Source: the runtime's `call_forms.py`; confirmed by rendering such calls with the templates of qwen2.5 and qwen3.
     """

@@ -179,7 +179,7 @@ def empty_prompt(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the model learns to give the row's answer without a question.
 
-    Without this rule: the run silently trains on the row.
+    Without this rule: the run silently trains on rows with an empty prompt.
 
     Source: the runtime's `rows.py`.
     """
@@ -289,10 +289,10 @@ encodings quote damaged texts.
 
 @rule("XP178", "damaged-text", "warning")
 def damaged_text(spec: Spec) -> Iterator[Finding]:
-    """The texts of rows should not be damaged, for example by a wrong encoding. xpc looks for UTF-8 that was
-    decoded by another encoding, such as `Ã©` for `é`, for HTML entities in a text without tags, for a backslash and
-    an n in place of newlines, for U+FFFD, which stands for lost characters, and for U+0000. If less than 1 % of the
-    rows are damaged, the finding is a note.
+    """The texts of rows should not be damaged, for example by a wrong encoding. xpc looks for five kinds of damage:
+    UTF-8 that was decoded by another encoding (`Ã©` for `é`), HTML entities in a text without tags, a backslash and an
+    n in place of newlines, U+FFFD (lost characters), and U+0000. If less than 1 % of the rows are damaged, the finding
+    is a note.
 
     Why it is bad: the model learns to write damaged texts.
 

@@ -164,7 +164,7 @@ MARKS = {
         "set `attention_mask` to 0 for padding, or leave the padding out of the rows",
     ),
     "dropped_tokens": (
-        "an `attention_mask` of 0 for different tokens, which cannot be padding but are dropped as padding",
+        "an `attention_mask` of 0 for tokens that differ: they cannot be padding, but are dropped",
         "write -100 into `labels`, or 0 into `completion_mask`, for tokens that are not learned",
     ),
     "unlearned_end": (

@@ -92,7 +92,7 @@ def end_token(spec: Spec) -> Iterator[Finding]:
 
 
 def _talks(source: DataSource) -> bool:
-    """Whether some local file is known to contain conversations."""
+    """Whether the source is a local file that is known to contain conversations."""
     found = rows.survey(source)
     if found is None:
         return (source.path or "").endswith(".parquet") and rows.conversational(source) is True
@@ -148,7 +148,7 @@ def system_never_used(spec: Spec) -> Iterator[Finding]:
     """A system prompt needs conversations: it is the first message of a conversation, and plain text has no place for
     it.
 
-    Why it is bad: the setting has no effect.
+    Why it is bad: a system prompt has no effect on plain text.
 
     Without this rule: nothing is reported. The runtime adds the system prompt only to conversations, so no row would
     contain it.
@@ -255,7 +255,7 @@ def template_token(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: an unknown control token is split into pieces like ordinary text, and generation does not stop at it.
 
-    Without this rule: the model silently learns several tokens instead of one.
+    Without this rule: the model silently learns several tokens instead of one control token.
 
     Source: trl 1.16 `sft_config.py` (`chat_template_path`); confirmed by running it.
     """

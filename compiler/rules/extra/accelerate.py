@@ -59,7 +59,8 @@ def checkpoint_offload(spec: Spec) -> Iterator[Finding]:
     never use. To move activations to the host, write `memory { offload_activations }` together with `memory {
     checkpointing }`.
 
-    Why it is bad: without FSDP's own activation checkpointing, the key makes the run fail.
+    Why it is bad: without FSDP's own activation checkpointing, `fsdp_activation_checkpointing_offload` makes the run
+    fail.
 
     Without this rule: ValueError in every process, when accelerate reads `fsdp_activation_checkpointing_offload`.
 

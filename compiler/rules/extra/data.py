@@ -97,7 +97,7 @@ def lengths_not_there(spec: Spec) -> Iterator[Finding]:
     """`length_column_name` should not be set: the trainer's rows have no column of lengths, and the trainer counts
     their tokens instead.
 
-    Why it is bad: the setting has no effect.
+    Why it is bad: `length_column_name` has no effect.
 
     Without this rule: transformers reads `length_column_name` only if the rows have that column. They never do, because
     the runtime keeps only the columns that the row format needs, such as `messages`.
@@ -190,7 +190,7 @@ def smoothing(spec: Spec) -> Iterator[Finding]:
     """Label smoothing cannot be combined with `dft` or the balancing loss of experts, because trl computes smoothed
     labels in a separate loss, which includes neither of the two. Label smoothing itself is deprecated in trl 1.16.
 
-    Why it is bad: label smoothing or the other loss term is lost.
+    Why it is bad: the run trains without label smoothing, or without the balancing loss.
 
     Without this rule: with `dft`, the labels are silently not smoothed; for a mixture of experts, the balancing loss is
     silently left out. For a dense model and another loss than `dft`, label smoothing works, but costs a second forward
@@ -255,7 +255,7 @@ def nan_hidden(spec: Spec) -> Iterator[Finding]:
     """`logging_nan_inf_filter` should stay false, so that losses that are NaN or infinite are logged as they are.
     Bundles set it to false, while the default of transformers is true.
 
-    Why it is bad: with the filter, the logged loss looks healthy although the weights have become NaN.
+    Why it is bad: if the filter is on, the logged loss looks healthy although the weights have become NaN.
 
     Without this rule: in the log, each NaN is replaced by the mean of the losses so far.
 

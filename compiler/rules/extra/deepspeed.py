@@ -46,7 +46,7 @@ def is_on(spec: Spec, name: str) -> bool:
 def deepspeed_not_used(spec: Spec) -> Iterator[Finding]:
     """Keys of DeepSpeed need a ZeRO strategy, because only these strategies have a deepspeed.json.
 
-    Why it is bad: the key has no effect.
+    Why it is bad: without a ZeRO strategy, keys of DeepSpeed have no effect.
 
     Without this rule: keys of DeepSpeed are ignored, because transformers reads a DeepSpeed configuration only if the
     argument `deepspeed` names its file.
@@ -207,7 +207,7 @@ def offload_key(spec: Spec) -> Iterator[Finding]:
     """DeepSpeed's keys of an offload, such as `zero_optimization.offload_optimizer.pin_memory`, need `strategy {
     offload }`, because only this setting decides whether anything is offloaded.
 
-    Why it is bad: nothing is offloaded.
+    Why it is bad: without `strategy { offload }`, nothing is offloaded.
 
     Without this rule: DeepSpeed accepts the offload block and offloads nothing, because the `device` in this block is
     none.
@@ -256,7 +256,7 @@ def quantized_messages(spec: Spec) -> Iterator[Finding]:
 def quantized_gradients(spec: Spec) -> Iterator[Finding]:
     """ZeRO++'s quantized gradients need several nodes: DeepSpeed quantizes gradients only between nodes.
 
-    Why it is bad: the key has no effect.
+    Why it is bad: on one node, `zero_quantized_gradients` has no effect.
 
     Without this rule: nothing is reported, and gradients are sent in full precision.
 
@@ -299,7 +299,7 @@ def secondary_shards(spec: Spec) -> Iterator[Finding]:
     weights in each group of that many processes. A size above the number of processes has the same effect as the number
     of processes.
 
-    Why it is bad: the model cannot be sharded.
+    Why it is bad: the model cannot be sharded over groups of different sizes.
 
     Without this rule: AssertionError, "is not divisible by", when the model is sharded.
 

@@ -195,7 +195,7 @@ def key_of_another_precision(spec: Spec) -> Iterator[Finding]:
     Why it is bad: a key for the other precision has no effect. Most keys of the `fp16` block set loss scaling, which
     bf16 does not need.
 
-    Without this rule: DeepSpeed silently ignores the block, for example `fp16` in a run in bf16.
+    Without this rule: DeepSpeed silently ignores the block of the other precision, such as `fp16` in a run in bf16.
 
     Source: deepspeed 0.19.8 `runtime/precision_config.py`, 0.16.8 `runtime/config.py`; read, not run.
     """

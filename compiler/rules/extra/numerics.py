@@ -146,9 +146,9 @@ def backend_not_installed(spec: Spec) -> Iterator[Finding]:
 def tpu_precision(spec: Spec) -> Iterator[Finding]:
     """`downcast_bf16` needs a TPU, because only accelerate's launcher for TPUs reads it.
 
-    Why it is bad: the key has no effect.
+    Why it is bad: `downcast_bf16` has no effect on GPUs and CPUs.
 
-    Without this rule: nothing is reported; the key is read only on TPUs (XLA).
+    Without this rule: nothing is reported; `downcast_bf16` is read only on TPUs (XLA).
 
     Source: accelerate 1.15 and 1.4 `utils/launch.py`, `state.py`; read, not run.
     """

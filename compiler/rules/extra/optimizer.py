@@ -44,7 +44,7 @@ def optimizer_words(spec: Spec) -> Iterator[Finding]:
     """`optim_args` must list only names that the optimizer reads, and give a value to each: `optim_args =
     "alpha=0.99,centered=true"` for rmsprop.
 
-    Why it is bad: the optimizer would use its default values instead of the written ones.
+    Why it is bad: the optimizer would use its defaults instead of the values in `optim_args`.
 
     Without this rule: ValueError ("not enough values to unpack", "could not convert", "Nesterov momentum requires a
     momentum") in train(), after the data is tokenized. A name that the optimizer does not read is silently dropped.

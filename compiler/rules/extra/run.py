@@ -224,7 +224,7 @@ def columns_kept(spec: Spec) -> Iterator[Finding]:
     """`remove_unused_columns = true` has no effect in some trainers: they need columns that are not arguments of the
     model, so they set it to false again.
 
-    Why it is bad: the run uses another value than the spec states.
+    Why it is bad: the run keeps all columns, although the spec states that it drops some.
 
     Without this rule: the trainers of kto and orpo log that they set the argument to false; the trainer of distillation
     does not.
@@ -251,7 +251,7 @@ def long_answers(spec: Spec) -> Iterator[Finding]:
     Why it is bad: nothing is learned from a row whose prompt has at least as many tokens as the shorter answer, and too
     little from other rows.
 
-    Without this rule: nothing is reported: the gradients of such rows are 0 for any `ld_alpha`.
+    Without this rule: nothing is reported: the gradients of rows with a long prompt are 0 for any `ld_alpha`.
 
     Source: trl 0.18 `dpo_trainer.py` `concatenated_forward` (`position_ids`, which begin at the prompt); confirmed by
     running it.

@@ -110,7 +110,7 @@ def argument_of_ddp(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: an argument of DDP has no effect under other strategies.
 
-    Without this rule: nothing is reported; DeepSpeed and FSDP do not read these arguments.
+    Without this rule: nothing is reported; DeepSpeed and FSDP do not read DDP's arguments.
 
     Source: accelerate 1.15 `accelerator.py` (`prepare_model`: `ddp_handler` is used only for
     DistributedDataParallel).

@@ -232,7 +232,7 @@ def no_better(spec: Spec) -> Iterator[Finding]:
     """The teacher should not be the student's own model, and should be larger than the student.
 
     Why it is bad: a student that already gives its teacher's probabilities has a gradient of 0. A smaller teacher makes
-    a better student worse. Usually, such a spec has student and teacher in the wrong places.
+    a better student worse. Usually, student and teacher are swapped in the spec.
 
     Without this rule: nothing is reported.
 

@@ -56,7 +56,7 @@ def unknown_divergence(spec: Spec) -> Iterator[Finding]:
     """On trl 1.16, `f_divergence_type` must be one of four names, such as `js_divergence`. On trl 0.18, the type of the
     argument lists the legal names, and the rule XP104 checks them.
 
-    Why it is bad: trl 1.16 does not check the name before the first step.
+    Why it is bad: trl 1.16 does not check the name of the divergence before the first step.
 
     Without this rule: ValueError in the first step, after the reference model is loaded.
 
@@ -343,7 +343,7 @@ def two_passes(spec: Spec) -> Iterator[Finding]:
     reentrant checkpointing delivers every gradient twice. trl 1.16 runs the model once.
 
     Without this rule: RuntimeError or AssertionError in the first step. Under ZeRO-1, and with smaller buckets under
-    ZeRO-3, the two gradients are added, which is correct.
+    ZeRO-3, the gradients of both passes are added, which is correct.
 
     Source: trl 0.18 `reward_trainer.py` (`compute_loss`), deepspeed 0.16.8 `stage3.py`
     (`__reduce_and_partition_ipg_grads`); confirmed by running it with ddp, zero1, zero2 and zero3.

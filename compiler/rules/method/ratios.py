@@ -179,7 +179,7 @@ def always_one(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.location(path, "one optimizer step for each round of completions"),
             f"`{path.rpartition('.')[2]}` never clips a ratio, because every ratio is 1",
-            f"write `steps_per_generation = {4 * accum}`, or leave the range out",
+            f"write `steps_per_generation = {4 * accum}`, or leave the setting out",
             (spec.label("batch.accum", "micro-batches in a step"),),
         )
 

@@ -141,10 +141,10 @@ ANSWERS = (
 
 @rule("XP198", "reward-without-its-column", "warning")
 def without_its_column(spec: Spec) -> Iterator[Finding]:
-    """If a reward function has a parameter such as `answer=None`, with the name of a usual column and the default None,
-    the rows should have a column of this name.
+    """If a reward function has a parameter with the name of a usual column and the default None, such as `answer=None`,
+    the rows should have this column.
 
-    Why it is bad: without the column, the parameter is None for each row, so the reward is the same for right and wrong
+    Why it is bad: a parameter without a column is None for each row, so the reward is the same for right and wrong
     completions.
 
     Without this rule: nothing is reported.

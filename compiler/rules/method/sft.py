@@ -73,7 +73,7 @@ def template_marks(spec: Spec) -> Iterator[Finding]:
     not recognize the templates of Llama 3.1 and 3.2. If xpc cannot read a model's template, the bundle's preflight
     checks it.
 
-    Why it is bad: without the marks, the assistant's tokens cannot be found.
+    Why it is bad: without `{% generation %}` marks, the assistant's tokens cannot be found.
 
     Without this rule: ValueError after the model is loaded.
 
@@ -139,7 +139,7 @@ def no_assistant(spec: Spec) -> Iterator[Finding]:
     Why it is bad: the loss includes only the assistant's turns, so a row without a turn of the assistant has nothing to
     learn.
 
-    Without this rule: RuntimeError when tokenizing reaches that row.
+    Without this rule: RuntimeError when tokenization reaches a row without a turn of the assistant.
 
     Source: trl 1.16 `sft_trainer.py` (`tokenize_fn`); confirmed by running it.
     """
@@ -212,8 +212,8 @@ def _next_power(words: int) -> int:
 def end_of_turn(spec: Spec) -> Iterator[Finding]:
     """With `assistant_only`, the token that ends the assistant's turn must be inside the `{% generation %}` marks.
 
-    Why it is bad: the loss includes only tokens inside the marks. If the end token is outside, the model never learns
-    to stop.
+    Why it is bad: the loss includes only tokens inside the `{% generation %}` marks. If the end token is outside, the
+    model never learns to stop.
 
     Without this rule: trl only warns, and the training loss looks healthy.
 

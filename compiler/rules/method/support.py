@@ -115,7 +115,7 @@ def family_without_scores(spec: Spec) -> Iterator[Finding]:
     """A reward model needs a family with a class for sequence classification. If the spec sets `trust_remote_code`,
     this rule does not check the family, because the model's own code may define such a class.
 
-    Why it is bad: a family without that class gives no score.
+    Why it is bad: a family without a class for sequence classification gives no score.
 
     Without this rule: ValueError, "Unrecognized configuration class", when the model is loaded.
 

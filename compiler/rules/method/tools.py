@@ -58,7 +58,8 @@ def no_reset(spec: Spec) -> Iterator[Finding]:
     """The class of `environment` must have a method `reset`, and its `__init__` must need no arguments. xpc reads the
     file without executing it, so a class with a base class is checked only at the launch.
 
-    Why it is bad: the trainer creates an instance for each completion, and calls `reset` with the columns of the row.
+    Why it is bad: the trainer creates an instance of the environment for each completion, and calls `reset` with the
+    columns of the row.
 
     Without this rule: ValueError or TypeError in the trainer's constructor, after the model is loaded.
 
@@ -165,7 +166,7 @@ def limits(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: without tools, `tool_turns` and `tool_timeout` have nothing to limit.
 
-    Without this rule: nothing is reported, and nothing reads the value.
+    Without this rule: nothing is reported, and nothing reads the two settings.
 
     Source: trl 1.16 `grpo_trainer.py` (`_tool_call_loop`); confirmed by running it.
     """

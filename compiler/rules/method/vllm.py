@@ -252,9 +252,9 @@ def another_mode(spec: Spec) -> Iterator[Finding]:
     vLLM has no port and no timeout. The memory and the parallelism of a server are set by the command that starts the
     server.
 
-    Why it is bad: the setting has no effect.
+    Why it is bad: a setting of the other mode has no effect.
 
-    Without this rule: nothing is reported; the argument is read only in the other mode.
+    Without this rule: nothing is reported; each argument is read in one mode only.
 
     Source: trl 1.16 `vllm_generation.py`, trl 0.18 `grpo_trainer.py`.
     """

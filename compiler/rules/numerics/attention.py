@@ -74,7 +74,7 @@ def attention_family(spec: Spec) -> Iterator[Finding]:
     """The model's family must support the chosen attention implementation (`attn`). For a model outside of the
     registry, the family is guessed from the name, as for `openai/gpt-oss-safeguard-20b`.
 
-    Why it is bad: without support, the model cannot be loaded, or it computes something else. Three examples: gpt_oss
+    Why it is bad: without support, the model cannot be loaded, or computes wrong values. Three examples: gpt_oss
     declares flash attention, but needs a kernel from the Hub that bundles do not install. In transformers 4.52, sdpa
     drops the soft cap of gemma2's attention. On trl-0.24, 14 families (opt, falcon, stablelm, qwen2_moe, ...) do not
     support flash3.

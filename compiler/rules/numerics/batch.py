@@ -268,7 +268,7 @@ def unused_moments(spec: Spec) -> Iterator[Finding]:
     """`betas`, `eps`, `weight_decay` and `clip` need an optimizer that reads them. Only Adam and its variants read
     `betas` and `eps`. A few optimizers use no weight decay, and a few cannot clip gradients.
 
-    Why it is bad: the setting has no effect.
+    Why it is bad: a setting that the optimizer does not read has no effect.
 
     Without this rule: nothing is reported.
 
@@ -319,8 +319,8 @@ def nothing_can_move(spec: Spec) -> Iterator[Finding]:
     Why it is bad: a learning rate below 1e-15, or gradients clipped below Adam's `eps`, change no weight; at a
     temperature below 0.01 the completions of a prompt are equal, so no completion is better than another.
 
-    Without this rule: the libraries report nothing. The bundle's trainer notices some of these runs after ten logged
-    steps (`precision { idle }`).
+    Without this rule: the libraries report nothing. After ten logged steps, the bundle's trainer notices some runs that
+    learn nothing (`precision { idle }`).
 
     Source: torch `AdamW`; trl 1.16 `grpo_trainer.py` (advantages); confirmed by running it.
     """

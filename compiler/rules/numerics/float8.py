@@ -142,8 +142,8 @@ def fp8_two_models(spec: Spec) -> Iterator[Finding]:
     """`precision fp8` needs a method that uses only one model: sft, reward, orpo or cpo.
 
     Why it is bad: only the trained model computes in fp8. A reference model, a teacher, and a vLLM that generates
-    compute in bf16. So two models with the same weights give different log-probabilities, and the loss contains this
-    rounding error.
+    compute in bf16. So two models with the same weights give different log-probabilities, and the loss contains the
+    rounding error of fp8.
 
     Without this rule: nothing is reported. In a test, the reference was an exact copy of a tiny model. Before the first
     step, model and reference gave log-probabilities of an answer of 64 tokens that differed by up to 0.49 instead of 0.

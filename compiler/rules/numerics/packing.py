@@ -364,8 +364,8 @@ def mask_over_long_row(spec: Spec) -> Iterator[Finding]:
     trl joins them to one long row.
 
     Why it is bad: the joined row has up to micro x seq tokens. The time of attention and the size of its mask grow with
-    the square of this number, although most scores are masked out. flex attention skips masked blocks, so the rule does
-    not apply to it.
+    the square of this number, although most scores are masked out. flex attention skips masked blocks and is not
+    affected.
 
     Without this rule: nothing is reported; attention is computed over the complete joined row.
 

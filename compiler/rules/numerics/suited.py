@@ -68,9 +68,9 @@ def plain_fp32(spec: Spec) -> Iterator[Finding]:
 def double_quant_of_8_bits(spec: Spec) -> Iterator[Finding]:
     """`double_quant`, which quantizes the scales of 4-bit weights once more, needs `qlora` or `bits = 4`.
 
-    Why it is bad: the setting has no effect.
+    Why it is bad: without 4-bit weights, `double_quant` has no effect.
 
-    Without this rule: nothing is reported; bitsandbytes reads the argument only for 4 bits.
+    Without this rule: nothing is reported; bitsandbytes reads `double_quant` only for 4 bits.
 
     Source: transformers 5.23 `utils/quantization_config.py` (`bnb_4bit_use_double_quant`).
     """
@@ -91,7 +91,7 @@ def years_on_a_cpu(spec: Spec) -> Iterator[Finding]:
     each parameter and token, 128 tokens in a row, and two TFLOP/s in each process. Runs with adapters, with packing,
     or with a method that generates are not checked.
 
-    Why it is bad: nobody waits that long. The spec was probably meant for GPUs, or for a smaller model.
+    Why it is bad: nobody waits for months. The spec was probably meant for GPUs, or for a smaller model.
 
     Without this rule: nothing is reported; the first step takes hours or days.
 

@@ -52,8 +52,8 @@ def scale_of_another_muon(spec: Spec) -> Iterator[Finding]:
     """Under ZeRO, Muon needs `adjust_lr = original`: DeepSpeed's Muon can scale its updates in no other way.
 
     Why it is bad: `match_rms_adamw` lets Muon use a learning rate that is tuned for AdamW. It multiplies each update by
-    0.2 x sqrt(the matrix's longer side), which is 9 for a matrix of 2,048 x 2,048. With `original`, such a learning
-    rate is too low.
+    0.2 x sqrt(the matrix's longer side), which is 9 for a matrix of 2,048 x 2,048. With `original`, a learning rate for
+    AdamW is too low.
 
     Without this rule: DeepSpeed silently trains with its own scale.
 

@@ -59,7 +59,7 @@ def setting_of_another_optimizer(spec: Spec) -> Iterator[Finding]:
     `update_proj_gap` are for GaLore and APOLLO. `momentum` is for sgd, rmsprop and Muon. `adamw_lr` and `adjust_lr` are
     for Muon.
 
-    Why it is bad: the setting has no effect.
+    Why it is bad: a setting of another optimizer has no effect.
 
     Without this rule: transformers silently ignores `optim_target_modules` if the optimizer is neither GaLore nor
     APOLLO. transformers 4.52 ignores `optim_args` (the momentum) with sgd and rmsprop; bitsandbytes' RMSprop raises an
@@ -205,7 +205,7 @@ def cannot_be_sharded(spec: Spec) -> Iterator[Finding]:
     and some optimizers cannot update such parameters. For example, GaLore and APOLLO project matrices, but under ZeRO
     and FSDP1 they get flat pieces.
 
-    Without this rule: most runs with such an optimizer fail at the first step. With ZeRO, they raise IndexError
+    Without this rule: most runs with an unsuitable optimizer fail at the first step. With ZeRO, they raise IndexError
     (GaLore, APOLLO, Adagrad), TypeError (LOMO) or RuntimeError (StableAdamW, only zero3); with FSDP1, IndexError
     (GaLore, APOLLO); with FSDP2, KeyError (APOLLO), RuntimeError (Adafactor), or KeyError at the first checkpoint
     (GaLore, Adagrad).

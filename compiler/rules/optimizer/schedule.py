@@ -200,7 +200,7 @@ def metric_warmup(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run would begin at the peak learning rate, without the warm-up that the spec states.
 
-    Without this rule: nothing is reported; transformers does not pass a warm-up to these schedules.
+    Without this rule: nothing is reported; transformers passes no warm-up to reduce_lr_on_plateau and greedy.
 
     Source: transformers 5.23 and 4.52 `optimization.get_scheduler`; confirmed by running it.
     """

@@ -87,7 +87,7 @@ def keep_without_saving(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: `keep` limits the number of checkpoints, so it has no effect in a run that writes none.
 
-    Without this rule: nothing is reported; the argument is accepted and never read.
+    Without this rule: nothing is reported; `keep` is accepted and never read.
 
     Source: transformers 5.23 `trainer.py` (`save_total_limit` is read where a checkpoint is saved).
     """
@@ -212,7 +212,7 @@ def save_place(spec: Spec) -> Iterator[Finding]:
             "`save` names no folder of the training machine",
             f'write `save "out/{name}"`',
             replace=f'"out/{name}"',
-            # for a path such as `C:\runs`, only a warning, because Linux allows a folder of this name
+            # a path such as `C:\runs` only gets a warning, because Linux allows a folder of this name
             severity=None if address.string[address.end()] == "/" else "warning",
         )
     elif why:

@@ -162,7 +162,7 @@ def _is_on(value: str) -> bool:
 
 
 def _of_the_gpus(spec: Spec, name: str, value: str) -> tuple[str, str] | None:
-    """What `_contradicted` returns for a variable about GPUs, their kernels or their network."""
+    """Describe how a variable about GPUs, their kernels or their network contradicts the spec; see `_contradicted`."""
     if name == "CUDA_VISIBLE_DEVICES" and spec.hardware.gpu is not None:
         visible = len([one for one in value.split(",") if one.strip() and one.strip() != "-1"])
         if visible < spec.hardware.processes:
@@ -202,7 +202,9 @@ def _asleep(spec: Spec) -> bool:
 
 
 def _of_the_hub(spec: Spec, name: str, value: str) -> tuple[str, str] | None:
-    """What `_contradicted` returns for a variable that cuts the run off from the hub, such as HF_HUB_OFFLINE."""
+    """Describe how a variable that cuts the run off from the hub, such as HF_HUB_OFFLINE, contradicts the spec; see
+    `_contradicted`.
+    """
     if name in OFFLINE and _is_on(value) and spec.flag("save.hub"):
         return "the run pushes to the hub", "leave `hub` out"
     read = any(source.path is None for source in spec.sources)
@@ -212,7 +214,7 @@ def _of_the_hub(spec: Spec, name: str, value: str) -> tuple[str, str] | None:
 
 
 def _of_the_tracker(spec: Spec, name: str, value: str) -> tuple[str, str] | None:
-    """What `_contradicted` returns for a variable that a tracker reads, such as WANDB_MODE."""
+    """Describe how a variable of a tracker, such as WANDB_MODE, contradicts the spec; see `_contradicted`."""
     off = {
         "wandb": (name == "WANDB_DISABLED" and _is_on(value)) or (name == "WANDB_MODE" and value == "disabled"),
         "mlflow": name == "DISABLE_MLFLOW_INTEGRATION" and value.upper() == "TRUE",

@@ -94,7 +94,7 @@ def beyond_the_host(spec: Spec) -> Iterator[Finding]:
     with AdamW under ZeRO, these are 12 bytes for each parameter, divided by the number of nodes. Other runs are not
     checked.
 
-    Why it is bad: the states are allocated before the first step.
+    Why it is bad: the optimizer states are allocated before the first step, so the run fails at once.
 
     Without this rule: the kernel or the scheduler kills the run ("OOM killed"), without a message of Python.
 

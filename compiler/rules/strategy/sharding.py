@@ -120,7 +120,7 @@ def setting_of_another_strategy(spec: Spec) -> Iterator[Finding]:
     """A setting of DeepSpeed needs a ZeRO strategy, and a setting of FSDP needs an FSDP strategy. Buckets and copies of
     gradients are settings of DeepSpeed; resharding and state dicts are settings of FSDP; `shard` is a setting of hsdp.
 
-    Why it is bad: the setting has no effect.
+    Why it is bad: a setting of the other library has no effect.
 
     Without this rule: nothing is reported, and a setting of the other library is ignored.
 
