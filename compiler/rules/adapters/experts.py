@@ -97,9 +97,7 @@ def _is_plain(target: object, legal: tuple[str, ...]) -> bool:
 
 
 def _stacked(path: str) -> str:
-    """The name with which the setting `parameters` selects a stacked parameter: `gate_up_proj`, or
-    `input_linear.weight`.
-    """
+    """The name of a stacked parameter, as `parameters` states it: `gate_up_proj`, or `input_linear.weight`."""
     module, last = path.split(".")[-2:]
     return f"{module}.{last}" if last == "weight" else last
 

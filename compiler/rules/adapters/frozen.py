@@ -147,8 +147,8 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
 
 
 def _in_no_part(spec: Spec, family: str) -> Iterator[Finding]:
-    """Report names in `freeze` that no module of the model has, for a family that is only in modules.json, such as a
-    mixture of experts.
+    """Report names in `freeze` that no module has, for families that only modules.json has, such as mixtures of
+    experts.
     """
     inside, outside = named_parts(spec)
     places: tuple[tuple[NamesPath, tuple[str, ...], str], ...] = (

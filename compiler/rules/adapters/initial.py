@@ -59,7 +59,7 @@ def changes_the_reference(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: without the initial adapter, the base is a damaged model.
 
-    Without this rule: the run silently compares with the damaged model: the loss of dpo's first step is not ln 2, as it
+    Without this rule: the run silently compares with the damaged base: the loss of dpo's first step is not ln 2, as it
     should be for two equal models.
 
     Source: trl 0.24 and 0.18 `dpo_trainer.py` (`disable_adapter`), trl 1.16 `dpo_trainer.py` (`use_adapter`), peft 0.21

@@ -23,7 +23,7 @@ WHEN = adapters
 @rule("XP429", "rate-of-no-embedding", "warning")
 def rate_of_embeddings(spec: Spec) -> Iterator[Finding]:
     """`embedding_lr` needs an adapter on an embedding, as in `targets = [q_proj, embed_tokens]`. `all-linear` puts no
-    adapter on it. `modules_to_save = [embed_tokens]` trains the embedding itself, at `lr`.
+    adapter on embeddings. `modules_to_save = [embed_tokens]` trains the embedding itself, at `lr`.
 
     Why it is bad: without an adapter on an embedding, `embedding_lr` has no effect.
 

@@ -30,9 +30,7 @@ SEVERAL = 8
 
 
 def _read(spec: Spec) -> Iterator[tuple[DataSource, Survey]]:
-    """Yield each source whose rows were read and have the right shape, with its survey: the counts of what its rows
-    contain.
-    """
+    """Yield each source whose rows were read and have the right shape, with counts of what its rows contain."""
     for source in spec.files:
         found = rows.valid_survey(source)
         if found is not None and found.rows:

@@ -27,8 +27,7 @@ def _running(spec: Spec) -> list[str]:
 def unsafe(spec: Spec) -> Iterator[Finding]:
     """A task that executes code written by the model needs `allow_code_execution`.
 
-    Why it is bad: code that the model writes runs without a sandbox, with your permissions, your files and your
-    network.
+    Why it is bad: the model's code runs without a sandbox, with your permissions, your files and your network.
 
     Without this rule: lm-eval raises ValueError once the model and the data of all tasks are loaded.
 

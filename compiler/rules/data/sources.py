@@ -147,8 +147,7 @@ def no_chat_template(spec: Spec) -> Iterator[Finding]:
 def training_on_test(spec: Spec) -> Iterator[Finding]:
     """Training should not read a split called test.
 
-    Why it is bad: others evaluate on the test split, so a model that was trained on it cannot be compared with other
-    models.
+    Why it is bad: others evaluate on the test split, so a model that was trained on it cannot be compared.
 
     Without this rule: nothing checks the names of splits.
 

@@ -76,11 +76,10 @@ def not_in_the_template(spec: Spec) -> Iterator[Finding]:
     and turns of each role in any order. The templates of Mistral and Gemma, for example, refuse two consecutive turns
     of the user. `data(omit=[reasoning])`, for example, lets the template leave out the reasoning.
 
-    Why it is bad: the model does not learn what the template leaves out; a turn whose tool call is dropped is learned
-    as an empty answer.
+    Why it is bad: the model does not learn what the template leaves out; a turn without its tool call is an empty
+    answer.
 
-    Without this rule: launch.sh compares rows with their rendered text before the first step, and stops if content is
-    missing.
+    Without this rule: launch.sh compares rows with their rendered text, and stops if content is missing.
 
     Source: `compiler/registry/template_forms.json`, rendered with transformers; confirmed by running it.
     """
@@ -199,8 +198,8 @@ def masks_answers(spec: Spec) -> bool:
 def not_to_be_learned(spec: Spec) -> Iterator[Finding]:
     """Rows in which a turn is marked as not to be learned need `method sft(assistant_only)`. The marks are a `weight`
     of 0, a `train`, `train_turn`, `training` or `loss` of false, or a `mask` or `masked` of true. With
-    `assistant_only`, marked answers of a conversation are left out of the loss, but not all answers of a conversation
-    can be marked. Without `assistant_only`, the marks are not read, and no single turn can be left out.
+    `assistant_only`, marked answers are left out of the loss; each conversation needs an answer that is not marked.
+    Without `assistant_only`, the marks are not read, and no single turn can be left out.
 
     Why it is bad: the model would learn a wrong answer, although the row marks it as not to be learned.
 

@@ -272,7 +272,7 @@ DAMAGED = {
         "replace these two characters by a newline, for example with Python's `text.replace(r'\\n', '\\n')`",
     ),
     "lost": (
-        "a text with U+FFFD, or one that ends within a character",
+        "a text with U+FFFD, or a text that is cut off within a character",
         "make the file again from its source: these characters are lost",
     ),
     "zero": (
@@ -291,8 +291,7 @@ encodings quote damaged texts.
 def damaged_text(spec: Spec) -> Iterator[Finding]:
     """The texts of rows should not be damaged, for example by a wrong encoding. xpc looks for five kinds of damage:
     UTF-8 that was decoded by another encoding (`Ã©` for `é`), HTML entities in a text without tags, a backslash and an
-    n in place of newlines, U+FFFD (lost characters), and U+0000. If less than 1 % of the rows are damaged, the finding
-    is a note.
+    n in place of newlines, U+FFFD (lost characters), and U+0000. If less than 1 % of rows are damaged, this is a note.
 
     Why it is bad: the model learns to write damaged texts.
 

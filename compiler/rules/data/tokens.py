@@ -122,8 +122,7 @@ def untrained_tokens(spec: Spec) -> Iterator[Finding]:
 
     Without this rule: nothing is reported; the loss of all other tokens falls as usual.
 
-    Source: meta-llama/llama3 issue 77, unsloth issue 915, torchtune issue 2429. The trainable weights were measured
-    with the built trainer.
+    Source: meta-llama/llama3 issue 77, unsloth issue 915, torchtune issue 2429. The trainable weights were measured.
     """
     text = spec.chat_template
     if not text or "<|eot_id|>" not in text or not UNTRAINED.match(spec.model.name) or rows.all_texts(spec.data):

@@ -59,8 +59,7 @@ def checkpoint_offload(spec: Spec) -> Iterator[Finding]:
     never use. To move activations to the host, write `memory { offload_activations }` together with `memory {
     checkpointing }`.
 
-    Why it is bad: without FSDP's own activation checkpointing, `fsdp_activation_checkpointing_offload` makes the run
-    fail.
+    Why it is bad: without FSDP's own checkpointing, `fsdp_activation_checkpointing_offload` makes the run fail.
 
     Without this rule: ValueError in every process, when accelerate reads `fsdp_activation_checkpointing_offload`.
 
@@ -175,9 +174,9 @@ def wrapping(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the model is not wrapped as the keys state.
 
-    Without this rule: if the policy wraps by size and the size is 0, accelerate ignores policy and size: the complete
-    model becomes one unit, and all its weights are gathered at once. Under FSDP2, any other size raises ValueError
-    inside `train()`.
+    Without this rule: if the policy wraps by size and the size is 0, accelerate ignores policy and size: the model
+    becomes one unit, whose weights are all gathered at once. Under FSDP2, any other size raises ValueError inside
+    `train()`.
 
     Source: accelerate 1.15 `set_auto_wrap_policy`, `fsdp2_prepare_auto_wrap_policy`; torch 2.13 `fully_shard`;
     confirmed by running it.

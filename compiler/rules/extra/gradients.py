@@ -18,9 +18,9 @@ WHEN = extra("deepspeed")
 @rule("XP445", "half-precision-master-weights")
 def half_precision_masters(spec: Spec) -> Iterator[Finding]:
     """Master weights in half precision (`bf16_master_weights_and_grads`, `fp16_master_weights_and_grads`) need an
-    offloaded optimizer, because only DeepSpeed's CPU Adam supports them. Only bf16 master weights may stay on the GPU,
-    if the optimizer's states are bf16, too. bf16 states need bf16 master weights. Before DeepSpeed 0.19, fp16 master
-    weights work under ZeRO-2 only. DeepSpeed 0.18 and later read both keys in every precision.
+    offloaded optimizer, because only DeepSpeed's CPU Adam supports them. bf16 master weights may stay on the GPU if the
+    optimizer's states are bf16, too. bf16 states need bf16 master weights. Before DeepSpeed 0.19, fp16 master weights
+    work under ZeRO-2 only. DeepSpeed 0.18 and later read both keys in every precision.
 
     Why it is bad: the run fails before its first step.
 
@@ -192,8 +192,8 @@ def key_of_another_precision(spec: Spec) -> Iterator[Finding]:
     """Keys of DeepSpeed's `bf16` block need a run in bf16, and keys of its `fp16` block a run in fp16. The rule XP445
     checks the keys for master weights, because in some versions they have an effect in every precision.
 
-    Why it is bad: a key for the other precision has no effect. Most keys of the `fp16` block set loss scaling, which
-    bf16 does not need.
+    Why it is bad: a key for the other precision has no effect. Most such keys set loss scaling, which bf16 does not
+    need.
 
     Without this rule: DeepSpeed silently ignores the block of the other precision, such as `fp16` in a run in bf16.
 

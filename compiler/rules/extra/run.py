@@ -27,9 +27,8 @@ def traced_evaluation(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run fails at its first evaluation.
 
-    Without this rule: AttributeError at the first evaluation, so all steps before this evaluation are lost. With flash
-    attention over flattened rows, which have no mask, the error is RuntimeError "forward() expected at most 4
-    argument(s)".
+    Without this rule: AttributeError at the first evaluation, so the training before it is lost. With flash attention
+    over flattened rows, which have no mask, the error is RuntimeError "forward() expected at most 4 argument(s)".
 
     Source: transformers 4.52.3 and 4.57.6 `trainer.py` `torch_jit_model_eval`, trl 0.18 `sft_trainer.py`
     `compute_loss`; confirmed by running it.
@@ -226,8 +225,7 @@ def columns_kept(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run keeps all columns, although the spec states that it drops some.
 
-    Without this rule: the trainers of kto and orpo log that they set the argument to false; the trainer of distillation
-    does not.
+    Without this rule: the trainers of kto and orpo log that they set it to false; the trainer of distillation does not.
 
     Source: the code of these trainers, such as trl 1.16 `experimental/orpo/orpo_trainer.py` and trl 0.24
     `gkd_trainer.py`; confirmed by running it for kto and orpo.

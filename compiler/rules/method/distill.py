@@ -166,9 +166,8 @@ def not_gathered(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP651", "liger-in-the-place-of-the-loss")
 def liger_loss(spec: Spec) -> Iterator[Finding]:
-    """`liger` cannot be used in distillation on trl 0.24, because with `liger` this trainer replaces its loss by a loss
-    of the Liger package, which has other values. On the other stacks, `liger` replaces only layers by kernels, and the
-    loss is unchanged.
+    """`liger` cannot be used in distillation on trl 0.24, because trl 0.24 then replaces the loss by Liger's loss,
+    which has other values. On the other stacks, `liger` replaces only layers by kernels, and the loss is unchanged.
 
     Why it is bad: Liger's loss divides by a different number of tokens, so it differs from the loss of distillation.
 

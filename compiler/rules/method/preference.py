@@ -283,8 +283,8 @@ def precompute_with_zero3(spec: Spec) -> Iterator[Finding]:
 def generate_without_wandb(spec: Spec) -> Iterator[Finding]:
     """`generate_during_eval` needs the tracker wandb.
 
-    Why it is bad: in evaluation, trl writes the generated completions into a table in wandb or Comet, and a spec cannot
-    name Comet as a tracker.
+    Why it is bad: trl writes the completions of evaluations into a table in wandb or Comet, and no spec can track with
+    Comet.
 
     Without this rule: if neither wandb nor Comet is installed, ValueError in the trainer's constructor. Otherwise
     nothing is reported, and the completions are generated and dropped.
@@ -366,8 +366,8 @@ def two_passes(spec: Spec) -> Iterator[Finding]:
 @rule("XP172", "no-room-for-answers")
 def room_for_answers(spec: Spec) -> Iterator[Finding]:
     """Before TRL 1, orpo, cpo and kto need a `max_prompt` below `seq`; dpo needs it only with `truncation_mode =
-    keep_start`. If the spec leaves `max_prompt` out, TRL's default is used; but for orpo, cpo and kto, if TRL's default
-    is not below `seq`, xpc sets `max_prompt` to half of `seq`.
+    keep_start`. If the spec leaves `max_prompt` out, xpc uses TRL's default, or half of `seq` if TRL's default for
+    orpo, cpo or kto is not below `seq`.
 
     Why it is bad: if a row is longer than `seq`, orpo, cpo and kto keep only the first `seq - max_prompt` tokens of its
     answers, even if the prompt is short. If this difference is 0, no token of the answers is left. If it is negative,

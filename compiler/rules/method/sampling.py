@@ -99,8 +99,7 @@ def evaluated_twice(spec: Spec) -> Iterator[Finding]:
     accumulation. rloo scores its completions twice, and so does grpo if `iterations` is above 1.
 
     Why it is bad: DeepSpeed records the order in which one forward pass uses the sharded weights, and fetches them in
-    this order in later passes. With accumulation, the second scoring of the completions uses the weights in another
-    order.
+    this order in later passes. With accumulation, the second scoring of completions uses another order.
 
     Without this rule: RuntimeError "tracing error" in the first evaluation.
 

@@ -136,8 +136,7 @@ def mask_of_the_target(spec: Spec) -> Iterator[Finding]:
 def no_assistant(spec: Spec) -> Iterator[Finding]:
     """With `assistant_only`, every conversation needs a turn of the assistant. All rows of a local file are checked.
 
-    Why it is bad: the loss includes only the assistant's turns, so a row without a turn of the assistant has nothing to
-    learn.
+    Why it is bad: the loss includes only the assistant's turns, so rows without a turn of the assistant teach nothing.
 
     Without this rule: RuntimeError when tokenization reaches a row without a turn of the assistant.
 

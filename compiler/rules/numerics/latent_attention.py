@@ -34,8 +34,8 @@ def rotated(spec: Spec) -> Iterator[Finding]:
     """`oft` cannot rotate `kv_b_proj`, the layer of latent attention (MLA) that expands keys and values for each head.
     The default targets, all-linear, include this layer.
 
-    Why it is bad: transformers 5 passes inputs of four dimensions to `kv_b_proj`, and peft mistakes them for inputs of
-    a convolution.
+    Why it is bad: transformers 5 passes four-dimensional inputs to `kv_b_proj`, which peft takes for inputs of a
+    convolution.
 
     Without this rule: RuntimeError in the first step ("shape is invalid for input of size 0").
 

@@ -275,8 +275,7 @@ def padding_free_with_length(spec: Spec) -> Iterator[Finding]:
 def padding_free_without_flash(spec: Spec) -> Iterator[Finding]:
     """`padding_free` needs flash attention, or a mask that is known to keep the joined rows apart.
 
-    Why it is bad: `padding_free` joins the rows of a micro-batch to one long row, so attention must keep the joined
-    rows apart.
+    Why it is bad: `padding_free` joins the rows of a micro-batch to one row, in which attention must keep them apart.
 
     Without this rule: trl 0.18 logs a warning, and rows attend to each other.
 
@@ -364,8 +363,7 @@ def mask_over_long_row(spec: Spec) -> Iterator[Finding]:
     trl joins them to one long row.
 
     Why it is bad: the joined row has up to micro x seq tokens. The time of attention and the size of its mask grow with
-    the square of this number, although most scores are masked out. flex attention skips masked blocks and is not
-    affected.
+    the square of this number, although most scores are masked out (flex attention skips them).
 
     Without this rule: nothing is reported; attention is computed over the complete joined row.
 

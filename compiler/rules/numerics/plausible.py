@@ -45,8 +45,7 @@ def far_from_published(spec: Spec) -> Iterator[Finding]:
     AdamW with `eps = 1` is 1,000 times above its range. If the value is intended, silence the warning with a comment.
 
     Why it is bad: a number far outside of the published range is nearly always a typing mistake or the number of
-    another method, such as the learning rate of full training in a run with LoRA. The run learns nearly nothing, or its
-    loss diverges.
+    another method, such as the learning rate of full training in a run with LoRA. The run learns nothing, or diverges.
 
     Without this rule: nothing is reported; the libraries accept every number.
 

@@ -246,8 +246,7 @@ def _better_when_lower(metric: str) -> bool | None:
 def best_by_its_speed(spec: Spec) -> Iterator[Finding]:
     """`metric_for_best_model` must not be a metric of speed or length, such as `eval_runtime`.
 
-    Why it is bad: a metric of speed does not depend on what the model has learned, so a random checkpoint is kept as
-    the best.
+    Why it is bad: a metric of speed says nothing about the model's quality, so a random checkpoint is kept as the best.
 
     Without this rule: nothing is reported.
 

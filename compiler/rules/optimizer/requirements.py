@@ -291,11 +291,10 @@ def warm_up_twice(spec: Spec) -> Iterator[Finding]:
     """Schedule-free AdamW and SGD need `schedule constant` if they have a warm-up. `constant` is their default
     schedule.
 
-    Why it is bad: schedule-free optimizers warm up the learning rate themselves, and a schedule with a warm-up would do
-    so a second time.
+    Why it is bad: schedule-free optimizers warm up the learning rate themselves, and a schedule would do so a second
+    time.
 
-    Without this rule: the learning rate is multiplied by the warm-up of the optimizer and by the warm-up of the
-    schedule.
+    Without this rule: the warm-ups of the optimizer and of the schedule both apply to the learning rate.
 
     Source: schedulefree 1.4.1 `adamw_schedulefree.py`; transformers 5.23 and 4.52 `optimization.py`.
     """

@@ -21,8 +21,7 @@ def remote_code_unpinned(spec: Spec) -> Iterator[Finding]:
     moved to other code. For a model in the registry, this rule only warns: transformers has classes for these models,
     and does not run the code in their repositories.
 
-    Why it is bad: the code of the model's repository runs on your machines, and without a commit it can change between
-    two runs.
+    Why it is bad: the repository's code runs on your machines, and without a commit it can change between two runs.
 
     Without this rule: nothing is reported; the newest commit of the branch is fetched at each start.
 

@@ -232,8 +232,7 @@ def padding(spec: Spec) -> Iterator[Finding]:
     `context_parallel`.
 
     Why it is bad: the ranks exchange pieces of the sequence, which must all have the same length. Under FSDP, each rank
-    gets one piece from the beginning and one from the end of the sequence, so that all ranks have the same amount of
-    work.
+    gets one piece from the beginning and one from the end of the sequence, so that all ranks have equal work.
 
     Without this rule: if the length of a sequence is not a multiple of `context_parallel`, its pieces have different
     lengths, and the ranks cannot exchange them. With an odd multiple under FSDP, the first rank gets only the first

@@ -202,9 +202,7 @@ def _asleep(spec: Spec) -> bool:
 
 
 def _of_the_hub(spec: Spec, name: str, value: str) -> tuple[str, str] | None:
-    """Describe how a variable that cuts the run off from the hub, such as HF_HUB_OFFLINE, contradicts the spec; see
-    `_contradicted`.
-    """
+    """Describe how a variable about the hub, such as HF_HUB_OFFLINE, contradicts the spec; see `_contradicted`."""
     if name in OFFLINE and _is_on(value) and spec.flag("save.hub"):
         return "the run pushes to the hub", "leave `hub` out"
     read = any(source.path is None for source in spec.sources)
