@@ -1,5 +1,5 @@
-"""Import a bundle. The result has the spec from which the bundle was compiled, without the values that the compiler
-added. It also has the data and the other files that this spec names.
+"""Import a bundle. The result is the spec from which the bundle was compiled, without the values that the compiler
+added, and the data and other files that the spec names.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ DIGEST = re.compile(r"-[0-9a-f]{8}(?=\.\w+$)")
 Reader = Callable[[str], bytes | None]
 """A function that returns the contents of a file in the bundle's folder, or None if the file does not exist."""
 Copy = tuple[str, str, str | None]
-"""A copied data file of a bundle, as three values: its name in the bundle; the path, as the spec states it, of the
-original file or folder; and the file's name in that folder. The third value is None if the original is a file.
+"""A data file that was copied into a bundle: its name in the bundle, the path of the original file or folder in the
+spec, and its name in that folder (None if the original is a file).
 """
 
 
@@ -82,7 +82,7 @@ def _copy_data(draft: Draft, copies: Sequence[Copy], read: Reader) -> dict[str, 
     for inside, path, part in copies:
         data = _existing(inside, read)
         plain = locations.get(path) or (_plain(inside) if part is None else _folder_name(path))
-        # two files of the bundle have the same name without their digests, so keep the digest
+        # keep the digest if two files of the bundle have the same name without it
         if part is None and draft.files.get(plain, data) != data:
             plain = inside
         while path not in locations and part is not None and plain in locations.values():
@@ -106,7 +106,7 @@ def _copy_files(draft: Draft, text: str, read: Reader) -> str:
 
 
 def _existing(name: str, read: Reader) -> bytes:
-    """The contents of a file of the bundle. Raises Unreadable if the file does not exist."""
+    """The contents of a file in the bundle. Raises Unreadable if it does not exist."""
     data = read(_bundle_name(name))
     if data is None:
         raise Unreadable(f"`{name}` does not exist")
@@ -129,12 +129,12 @@ def _folder(folder: str, read: Reader) -> dict[str, bytes]:
 def _bundle_name(name: str) -> str:
     """Check a file name in a bundle, and return it unchanged.
 
-    Raises Unreadable for a path that leads out of the bundle, such as `data/../../x`. This is checked because a bundle
-    may come from a stranger.
+    Raises Unreadable for a path that leads out of the bundle, such as `data/../../x`, because a bundle may come from a
+    stranger.
     """
     plain = name.isprintable() and name.startswith(("data/", "files/"))
     if not plain or any(part in ("", ".", "..") for part in name.split("/")):
-        raise Unreadable(f"`{name[:80]}` is not a name of a bundle's file")
+        raise Unreadable(f"`{name[:80]}` is not a legal name of a file in a bundle")
     return name
 
 
@@ -146,5 +146,5 @@ def _folder_name(path: str) -> str:
 
 
 def _plain(name: str) -> str:
-    """The name of a bundle's file without the digest in it: `a-0123abcd.jsonl` becomes `a.jsonl`."""
+    """The name of a file in a bundle without its digest: `a-0123abcd.jsonl` becomes `a.jsonl`."""
     return DIGEST.sub("", name)

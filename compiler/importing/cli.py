@@ -110,8 +110,8 @@ def _one(source: SourceFile, options: argparse.Namespace, overrides: Overrides, 
 
 
 def _is_complete(draft: Draft) -> bool:
-    """Whether a spec can be checked. A spec without a model or data cannot: it is a base for `extends`, or a person
-    must complete it.
+    """Whether a spec can be checked. A spec without a model or without data cannot: it is a base for `extends`, or a
+    person must complete it.
     """
     return bool(draft.text or (draft.model and draft.sources))
 
@@ -119,7 +119,7 @@ def _is_complete(draft: Draft) -> bool:
 def _show(
     draft: Draft, text: str, options: argparse.Namespace, found: list[Diagnostic], errors: list[Diagnostic]
 ) -> None:
-    """Print the report of an import or else the spec, and then the findings of `xpc check` for the spec."""
+    """Print the report or the spec of an import, and then the findings of `xpc check` for the spec."""
     from xpc.compiler.importing import partial
 
     out = options.output
@@ -152,7 +152,7 @@ def read(path: str) -> SourceFile:
         if path == "-":
             data, name = standard_input(MAX_SIZE), "stdin"
         else:
-            # accept larger notebooks, because most of their size is the outputs of cells, which are not imported
+            # notebooks may be larger, because outputs of cells, which are not imported, are most of their size
             data, name = read_file(path, (64 if path.endswith(".ipynb") else 4) * MAX_SIZE), path
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -211,8 +211,8 @@ def _sets(options: argparse.Namespace) -> dict[str, str]:
 
 
 def _occurs(name: str, texts: list[str]) -> bool:
-    """Whether one of the texts that an import reads contains a name of `--set`. The number of an argument, such as 1,
-    and a condition, such as `train.py:31`, are not names.
+    """Whether a text that an import reads contains `name` of `--set`. Also true for the number of an argument (`1`) or
+    a condition (`train.py:31`), which are not names in the text.
     """
     if name.isdecimal() or ":" in name:
         return True
@@ -230,8 +230,8 @@ def _pick(options: argparse.Namespace) -> int | None:
 
 
 def _reference(name: str | None) -> str | None:
-    """Write the value of `--model` or `--data` as in a spec. A legal reference such as `qwen3-8b` is unchanged; a file,
-    or any other name, gets quotes.
+    """Write the value of `--model` or `--data` as in a spec: a legal reference such as `qwen3-8b` is unchanged, and a
+    file or any other name gets quotes.
     """
     if name is None:
         return None
@@ -241,9 +241,7 @@ def _reference(name: str | None) -> str | None:
 
 
 FILES = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".txt", ".arrow")
-"""Endings of data files. A path with such an ending gets quotes, because a spec would read `data/rows.jsonl` without
-quotes as the name of a dataset on the hub.
-"""
+"""Endings of data files. Such a path gets quotes, because `data/rows.jsonl` without quotes is a dataset on the hub."""
 
 
 def convert(source: SourceFile, options: argparse.Namespace, overrides: Overrides) -> Draft:
@@ -275,7 +273,7 @@ def convert(source: SourceFile, options: argparse.Namespace, overrides: Override
 
 
 def _inside(folder: str, name: str) -> bytes | None:
-    """The contents of a file in a bundle's folder. None if the file does not exist, or is outside of the folder."""
+    """The contents of a file in a bundle's folder; None if it does not exist or lies outside the folder."""
     path = os.path.realpath(os.path.join(folder, name))
     if os.path.commonpath([path, os.path.realpath(folder)]) != os.path.realpath(folder) or not os.path.isfile(path):
         return None

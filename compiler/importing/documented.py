@@ -20,24 +20,24 @@ START = re.compile(
     r"(?:^|(?<=[\s`$]))(?:(?:bash|sh|zsh|sbatch|source|\.|qsub|python3?|torchrun|accelerate|deepspeed|uv run|trl)\s"
     r"|\./|CUDA_VISIBLE_DEVICES=)"
 )
-"""Matches the beginning of a command on a page. Only spaces, a backquote or a `$` precede it."""
+"""Matches the beginning of a command on a page, before which there are only spaces, a backquote or a `$`."""
 END = re.compile("[`;|]|\"\"\"|'''|&(?!\\w)|^```")
 PLACEHOLDER = re.compile(r"[<>{}$\[\]]|^\.\.\.|path/to|your")
-"""Matches a word that stands for a value which the reader chooses: `<model>`, `path/to/rows`."""
+"""Matches a placeholder for a value that the user chooses: `<model>`, `path/to/rows`."""
 LONGEST = 2_000
-"""The maximum length, in characters, of a command on a page that is read."""
+"""The largest number of characters of a command on a page that the import reads."""
 
 
 @record
 class Documented:
-    """A command and the place where it stands. The text of a word that contains an unknown variable is "$"."""
+    """A command, and where a page documents it. A word with an unknown variable has the text "$"."""
 
     words: tuple[str, ...]
     file: str
     line: int
 
     def after(self, name: str) -> tuple[str, ...]:
-        """The words that follow the file `name`, or the module that has its name."""
+        """The command's words after the file `name` or its module name."""
         return self.words[_position(self.words, name) + 1 :]
 
 
@@ -80,7 +80,7 @@ def _on_page(name: str, page: str, file: str) -> Iterator[Documented]:
 
 
 def _position(words: tuple[str, ...], name: str) -> int:
-    """The index of the word that is the file `name`, or the module that has its name; -1 if there is none."""
+    """The index of the word that is the file `name` or its module name; -1 if there is none."""
     module = name.removesuffix(".py") if name.endswith(".py") else "\0"
     for n, one in enumerate(words):
         if posixpath.basename(one) == name or (n and words[n - 1] == "-m" and one.rpartition(".")[2] == module):

@@ -16,8 +16,8 @@ from xpc.grammar.read import hidden_characters
 from xpc.grammar.record import field, mutable, record
 
 ASSUMED = ("optimizer", "strategy", "precision", "train.epochs", "memory.checkpointing")
-"""Settings that an imported spec states even if they have their default value. If the spec did not state them, the
-compiler would choose a value itself or add a note.
+"""Settings that an imported spec states even if they have their default value, because the compiler would otherwise
+choose a value itself or add a note.
 """
 
 NULL = "null: the tool's own default"
@@ -25,7 +25,7 @@ SUGGESTED = 40
 """The largest number of unknown keys for which a spelling is suggested. A file with more unknown keys probably belongs
 to a tool that xpc does not support.
 """
-UNREADABLE_EXTRA = "it is a mapping, which `extra` cannot write"
+UNREADABLE_EXTRA = "it is a mapping, which `extra` cannot contain"
 
 
 @record
@@ -68,13 +68,13 @@ class Draft:
     - `differences`: comments about differences between the imported tool and a run of the spec, by the tool's name for
       the feature
     - `sweep`: the values of the settings that a script's loop changes
-    - `trl`: the version of TRL whose defaults the spec states; `fitting`: all versions that the imported file may be
-      written for; `pinned`: the place of a requirement that excludes other versions; `dated`: comments about defaults
-      that differ among these versions
+    - `trl`: the version of TRL whose defaults the spec states; `fitting`: all versions for which the imported file may
+      be written; `pinned`: the location of a requirement that excludes other versions; `dated`: comments about defaults
+      that differ among the `fitting` versions
     - `transformers`: whether the import reads TrainingArguments, which has other defaults than TRL's classes
-    - `trl_rewards`: whether names such as `accuracy_reward` mean TRL's own reward functions; a script of the repository
-      may have its own functions with these names
-    - `undecided`: comments for lines that `--partial` could not convert; `decisions`: what a person must decide about
+    - `trl_rewards`: whether names such as `accuracy_reward` are TRL's reward functions; False if the repository's own
+      functions have these names
+    - `undecided`: comments about lines that `--partial` could not convert; `decisions`: what the user must decide about
       them (`partial.py`)
     - `read`: the keys of further files that the imported file names
     - `rewards`: the file of `--rewards`; `reward_names`: the functions in it that score completions
@@ -174,8 +174,8 @@ class Draft:
             self.warn(entry, why if entry is not None else f"`{name}`: {why}")
 
     def drop(self, name: str, why: str, entry: Entry | None) -> None:
-        """Keep the name of a key in a comment of the spec, because a run of the spec does something else than the key
-        says.
+        """Keep the name of a key in a comment of the spec, because a run of the spec differs from what the key
+        states.
         """
         self.mark(entry, RESERVED, f"# {name}")
         self.differs(name, why, entry)
@@ -219,7 +219,7 @@ class Draft:
         if row.kind is kinds.PATH and isinstance(value, str) and value.startswith("~/"):
             value = value.lstrip("~/")
             if entry is not None:
-                self.warn(entry, f"a spec cannot name your home folder: its path is `{value}`, relative to the spec")
+                self.warn(entry, f"a spec cannot contain `~`: it has the path `{value}`, relative to the spec")
         written = SettingText(in_text(row, value), entry, why)
         if entry is not None and hidden_characters(written.text):
             self.error(entry, "it contains an invisible character, which a spec does not allow")
@@ -237,7 +237,7 @@ class Draft:
                 self.note(entry, f"{old.entry.location} overrules this key: {path} = {old.text}")
                 self.warn(entry, f"{old.entry.location} overrules {shown(entry)}: {path} = {old.text}")
                 return
-            self.error(entry, f"{old.entry.location} sets {path} = {old.text}", "keep one of the two")
+            self.error(entry, f"{old.entry.location} already sets {path} = {old.text}", "keep one of the two")
             return
         if old is None or entry is not None:
             self.settings[path] = written
@@ -291,12 +291,12 @@ class Draft:
             return True
         value = self._as_typed(library, name, entry, value)
         if default is not None and value == default:
-            self.note(entry, f"{self.stack.name} states the same")
+            self.note(entry, f"a bundle for {self.stack.name} has this value anyway")
             return True
         if isinstance(value, dict):
             self.error(entry, UNREADABLE_EXTRA)
         elif (wrong := extras.wrong_value(self.stack, library, name, value, self.method)) is not None:
-            self.error(entry, f"{self.stack.name} takes {wrong} for it")
+            self.error(entry, f"on {self.stack.name}, the value must be {wrong}")
         else:
             self.extra.setdefault(library, {})[name] = plain_text(value)
             self.mark(entry, EXTRA, f"extra {library} {{ {name} = {plain_text(value)} }}")
@@ -333,9 +333,9 @@ class Draft:
 
     def _settle(self, entry: Entry, known: tuple[str, ...], refused: Mapping[str, str],
                 begun: set[tuple[str, str]]) -> None:  # fmt: skip
-        """If no importer has handled a key, report it: as unknown, as refused, or as having no effect. If the key is a
-        mapping, and an importer has handled some of the keys in it, report only the other keys in it. `begun` has the
-        (file, key) pairs of the mappings that an importer has begun to handle.
+        """Report a key that no importer has handled: as unknown, refused or without effect. If an importer has handled
+        some keys of a mapping, report the mapping's remaining keys. `begun` has the (file, key) of each mapping of
+        which an importer has handled a key.
         """
         if self.handled(entry):
             return
@@ -353,7 +353,7 @@ class Draft:
         else:
             near = _typo_of(last, known) if self.unknown < SUGGESTED and last not in known else None
             self.unknown += 1
-            why = "the tool knows no such key in the version that xpc reads"
+            why = "the imported tool has no such key in the version that xpc supports"
             why = "no setting of a spec corresponds to it" if last in known else why
             help = f"did you mean `{near}`?" if near else "leave it out if it does not change the training"
             self.error(entry, why, help, own=not near and last not in known, similar=bool(near))
@@ -368,7 +368,7 @@ def _typo_of(name: str, known: tuple[str, ...]) -> str | None:
 
 
 def in_text(row: Setting, value: object) -> str:
-    """The text of a setting's value. A small number is written as people write learning rates: `2e-4` for 0.0002, and
+    """The text of a setting's value in a spec. Small numbers are written like learning rates: `2e-4` for 0.0002, and
     `1e-5` for Python's `1e-05`.
     """
     if not isinstance(value, float) or not 0 < abs(value) < 1e-3:

@@ -77,10 +77,12 @@ def _lines(draft: Draft, origin: str) -> list[str]:
         "Defaults that differ among the versions of TRL for which the imported file may be written": _reasons(
             draft.dated
         ),
-        "Keys of the imported file that this spec does not follow": [
+        "Keys of the imported file that have no effect in this spec": [
             f"{_shown(line)}  ({why})" for line, why in draft.later.items()
         ],
-        "Differences between this spec and what the imported file's own program does": _reasons(draft.differences),
+        "Differences between a run of this spec and a run of the imported file with its own tool": _reasons(
+            draft.differences
+        ),
     }
     for title, lines in comments.items():
         listed = [f"# {one}" for one in lines]
@@ -114,7 +116,7 @@ def _clause(draft: Draft, clause: str, settings: str) -> list[str]:
     if head is not None and row is not None and (row.kind is not kinds.FLAG or head.text == "false"):
         title = f"{clause} {head.text}"
     elif row is not None and row.head and head is None and row.kind is not kinds.FLAG and row.default is not None:
-        # leave the clause's own value out if it is the default: `optimizer { lr = 1e-5 }`
+        # omit the clause's own value if it is the default: `optimizer { lr = 1e-5 }`
         title = clause
     return [title, ""] if not inner else [f"{title} {{", *inner, "}", ""]
 
@@ -130,7 +132,7 @@ def _inside(draft: Draft, clause: str) -> list[str]:
             assert written is not None
             out.append(f"{row.name} = {_typed(row, written.text)}")
         elif written is not None and written.text == "false":
-            # leave a switch out that is off by default, as people do
+            # omit a switch that is off by default
             out += [f"{row.name} = false"] if children or row.default is not False or row.path in ASSUMED else []
         elif children and row.path in BLOCKS:
             out += [f"{row.name} {{", *(f"{name} = {value}" for name, value in children), "}"]

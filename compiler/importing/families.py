@@ -19,14 +19,14 @@ from xpc.compiler.stacks.fused_experts import adapted
 
 FLASH = ("flash2", "flash3")
 STAY = ("paged_adamw", "paged_lion", "adagrad")
-"""Optimizers that accelerate keeps if the optimizer states are offloaded. It replaces other optimizers by DeepSpeed's
+"""Optimizers that accelerate keeps if the optimizer states are offloaded; it replaces all others by DeepSpeed's
 Adam.
 """
 
 
 def kind_of(draft: Draft) -> str | None:
-    """The family of a model (`model_type`). It comes from the registry, or is guessed from the name of the model. None
-    if it is unknown.
+    """The family of a model (`model_type`). It comes from the registry or is guessed from the model's name; None if it
+    is unknown.
     """
     known = registry.find_model(draft.model)
     if known is None:
@@ -36,8 +36,8 @@ def kind_of(draft: Draft) -> str | None:
 
 
 def nearest(draft: Draft, tool: str) -> None:
-    """Replace settings that the libraries do not support for this model or its family, such as its attention, packing,
-    the dropout of adapters on experts, and remote code.
+    """Replace settings that the libraries do not support for this model or family: attention, packing, dropout of
+    adapters on experts, remote code and others.
     """
     kind = kind_of(draft)
     family = draft.stack.family(kind)
@@ -61,25 +61,25 @@ def own_code(draft: Draft, tool: str) -> None:
 
 def refuse_images(draft: Draft) -> None:
     """Report an error for a model that reads images, unless the import has read the keys about images. Other tools may
-    train the model's vision tower, but a run of a spec does not.
+    train its vision tower, which a run of a spec does not.
     """
     read = draft.has("data.max_pixels")  # only an importer that reads the keys about images sets `data.max_pixels`
     if draft.model and kind_of(draft) in IMAGE_FAMILIES and not read:
-        why = "a spec trains neither the vision tower nor the tokens of images, and other tools may train both"
+        why = "other tools may train the vision tower and the tokens of images; a spec trains neither"
         help = "write the spec by hand; docs/data.md has an example"
-        text = f"`{draft.model[:80]}` reads images, and configurations with images are not imported: {why}"
+        text = f"`{draft.model[:80]}` reads images, and xpc does not import configurations with images: {why}"
         draft.messages.append(Message("error", "", text, help))
 
 
 def _replace(draft: Draft, path: str, value: object, why: str, name: str, difference: str) -> None:
-    """Replace the value of a setting. `why` is the reason. `difference` says how the tool differs from the spec; it
-    becomes a comment under the tool's key `name`.
+    """Replace the value of a setting. `why` is the reason. `difference`, how the tool differs from the spec, becomes a
+    comment under the tool's key `name`.
     """
     old = draft.settings.pop(path, None)
     entry = None if old is None else old.entry
     derived = path == "model.dtype" and any(
         map(draft.has, ("qlora", "lora.bits"))
-    )  # for a quantized base, the spec states even the default dtype, because xpc would otherwise derive another one
+    )  # for a quantized base, the spec states even the default dtype, because xpc would otherwise derive another dtype
     if BY_PATH[path].default != value or derived:
         draft.put(path, value, entry, why)
     elif entry is not None:
@@ -91,7 +91,9 @@ def _replace(draft: Draft, path: str, value: object, why: str, name: str, differ
 def _attention(draft: Draft, family: Family, tool: str) -> None:
     written = draft.settings.get("model.attn")
     if written is None and "sdpa" not in family.attention:
-        draft.put("model.attn", "eager", None, f"{family.model_type} has no sdpa, and transformers chooses eager")
+        draft.put(
+            "model.attn", "eager", None, f"{family.model_type} does not support sdpa, so transformers chooses eager"
+        )
     if written is None or written.text == "eager" or written.text in family.attention:
         return
     better = "flash2" if "flash2" in family.attention and written.text in FLASH else None
@@ -109,7 +111,7 @@ def _attention(draft: Draft, family: Family, tool: str) -> None:
 
 def _packing(draft: Draft, family: Family | None, tool: str) -> None:
     """Turn packing off if the documents of a packed row could attend to each other, which depends on the stack, the
-    attention and the model family, and always happens under context parallelism.
+    attention and the family. Under context parallelism, they always do.
     """
     packed, attn = draft.settings.get("batch.packing"), draft.settings.get("model.attn")
     if packed is None or packed.text != "true":
@@ -145,7 +147,7 @@ def _packing(draft: Draft, family: Family | None, tool: str) -> None:
 
 
 def _context(draft: Draft, tool: str) -> None:
-    """Set the attention to sdpa if the run has context parallelism, which works with no other attention."""
+    """Set the attention to sdpa under context parallelism, which works only with sdpa."""
     attn = draft.settings.get("model.attn")
     if draft.has("strategy.context_parallel") and attn is not None and attn.text != "sdpa":
         _replace(
@@ -174,16 +176,15 @@ def _kto_micro_batch(draft: Draft, tool: str) -> None:
         )
     if micro is None or micro.text != "1" or accum is None or int(accum.text) % 2:
         return
-    why = "KTO needs two rows in a micro-batch"
+    why = "KTO needs at least two rows in a micro-batch"
     for path, one in (("batch.micro", 2), ("batch.accum", int(accum.text) // 2)):
         _replace(draft, path, one, why, "micro_batch_size", f"{tool} would put one row into a micro-batch, and the "
                  "spec puts two; a step has the same number of rows in both")  # fmt: skip
 
 
 def _offloaded_optimizer(draft: Draft) -> None:
-    """If ZeRO offloads the optimizer, set the optimizer to `adamw`, which is DeepSpeed's Adam here. With such
-    offloading, accelerate replaces most other optimizers by DeepSpeed's Adam, both in the imported tool and in a
-    bundle.
+    """If ZeRO offloads the optimizer, set it to `adamw`. In the imported tool and in a bundle, accelerate then replaces
+    most optimizers by DeepSpeed's Adam.
     """
     written, strategy, where = (draft.settings.get(path) for path in ("optimizer", "strategy", "strategy.offload"))
     if written is None or strategy is None or where is None or where.text == "none":
@@ -245,8 +246,8 @@ def _remote_code(draft: Draft, family: Family, tool: str) -> None:
 
 
 def resumed_adapters(draft: Draft, tool: str, resumes: bool = False) -> None:
-    """Turn resuming off if this stack cannot restore adapters from FSDP checkpoints (rule XP582). `resumes` says
-    whether the imported tool resumes by default; the difference is then reported.
+    """Turn off resuming if this stack cannot restore adapters from FSDP checkpoints (rule XP582). If the imported tool
+    resumes by default (`resumes`), report the difference.
     """
     strategy, states = draft.settings.get("strategy"), draft.settings.get("strategy.state_dict")
     full = states is not None and states.text == "full"
@@ -292,8 +293,8 @@ def trained_dtype(draft: Draft, tool: str) -> None:
             draft,
             "model.dtype",
             "fp32",
-            "updates are lost in bf16 weights at this rate",
+            "at this learning rate, bf16 weights lose most updates",
             "torch_dtype",
-            f"{tool} trains bf16 weights, which lose most updates at this rate; the spec keeps the weights in fp32 and "
-            "computes in bf16",
+            f"{tool} trains bf16 weights, which lose most updates at this learning rate; the spec keeps them "
+            "in fp32 and computes in bf16",
         )

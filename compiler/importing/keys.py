@@ -3,11 +3,10 @@ import handles it. For example:
 
     cutoff_len = { renamed = "max_length" }
     plot_loss = { irrelevant = "metrics are written anyway" }
-    badam_mode = { refused = "the language has no such optimizer", needs = "use_badam" }
+    badam_mode = { refused = "xpc has no such optimizer", needs = "use_badam" }
 
-A key that an importer looks up needs no entry, because `Lookups` records it. Two kinds of keys need an entry with
-`read` although an importer looks them up: a key that is looked up only under a condition, and a key that the TRL
-importer would otherwise import as an argument of TRL.
+A key that an importer looks up needs no entry, because `Lookups` records it. It needs an entry with `read` only if it
+is looked up under a condition, or if the TRL importer would otherwise import it as an argument of TRL.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from xpc.compiler.importing.text.entries import Entry
 
 OUTCOMES = ("setting", "renamed", "read", "irrelevant", "comment", "refused", "flag")
-"""Columns of a key table that say how a key is handled. Each row has a value in at least one of them."""
+"""Columns of a key table that say how a key is handled; each row has at least one of them."""
 
 
 class MalformedTable(Exception):
@@ -45,8 +44,8 @@ class Key:
     - `irrelevant`: why the key has no effect
     - `comment`: why the spec keeps the key as a comment
     - `refused`: why the key is an error unless it is off; `help` is what to write instead
-    - `usual`: the values that a bundle has anyway; they are irrelevant, and all other values are refused
-    - `needs`: the key, or the `key: value`, without which no tool reads this key
+    - `usual`: values that every bundle has anyway, so that they are irrelevant; all other values are refused
+    - `needs`: another key, or a `key: value`, without which the tool does not read this key
     - `values`: the translation of the key's values
     - `flag`: whether it is an option without a value
     """
@@ -125,7 +124,7 @@ class KeyTable(Mapping[str, Key]):
         """
         for key, needs in self.column("needs").items():
             if key in entries and not has_needed(entries, needs):
-                draft.note(entries[key], f"nothing reads it without `{needs}`")
+                draft.note(entries[key], f"it has no effect without `{needs}`")
 
 
 def is_usual(row: Key, entry: Entry) -> bool:
@@ -175,7 +174,7 @@ def _row(row: object, location: str) -> Key:
         if not isinstance(value, kind):
             raise MalformedTable(f"{location}: `{column}` takes a {kind.__name__}, not {value!r}")
     if not any(row.get(column) for column in OUTCOMES):
-        raise MalformedTable(f"{location} has no outcome: it needs one of {', '.join(OUTCOMES)}")
+        raise MalformedTable(f"{location} does not say how the key is handled: it needs one of {', '.join(OUTCOMES)}")
     if "usual" in row and not row.get("irrelevant"):
         raise MalformedTable(f"{location} has `usual` and no `irrelevant`, which states why the value changes nothing")
     return Key(**{**row, **({"usual": tuple(row["usual"])} if "usual" in row else {})})

@@ -1,5 +1,5 @@
-"""Guess the architecture of a model whose folder is on another machine from the name of the folder. The spec can then
-be compiled on this machine.
+"""Guess a model's architecture from the name of its folder on another machine, so that the spec can be compiled on this
+machine.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from xpc.compiler.registry.types import ModelFacts
 from xpc.grammar.package_data import read_table
 
 NEAREST = 3
-"""Only this many of the last names in a path are compared with the names of models. The last one alone is not enough,
-because the model's name may come earlier: `NAME-sft/checkpoint-3000`.
+"""The number of last parts of a path that are compared with names of models, because the name may not be the last part:
+`qwen3-8b-sft/checkpoint-3000`.
 """
 
 
@@ -26,8 +26,8 @@ def adapter(draft: Draft, overrides: Overrides) -> None:
     if written is not None and overrides.read(f"{folder}/adapter_config.json") is None:
         draft.warn(
             written.entry,
-            f"`{folder}` is missing here, and `xpc compile` reads the adapter's shape from it",
-            "put the folder next to the spec, or leave the key out to begin with a new adapter",
+            f"`{folder}` does not exist here, and `xpc compile` reads the adapter's shape from it",
+            "put the folder next to the spec, or leave the key out to train a new adapter",
         )
 
 
@@ -42,7 +42,7 @@ def architecture(draft: Draft, overrides: Overrides) -> None:
     if alias is None:
         draft.warn(
             None,
-            f"`{folder}` does not exist here, and no registered model has its name: its architecture is not checked, "
+            f"`{folder}` does not exist here, and no registered model has its name; its architecture is not checked, "
             "and the folder must exist next to the spec when it compiles",
             "name another model by `--model`, or the folder's own config.json by `model(config=file(...))`",
         )
@@ -60,10 +60,9 @@ def architecture(draft: Draft, overrides: Overrides) -> None:
 
 
 def registered(model: str, overrides: Overrides) -> ModelFacts | None:
-    """The sizes of a registered model, or of a folder. A folder gets the sizes of the registered model whose name
-    occurs in the folder's name.
+    """The sizes of a registered model, or of a folder whose name contains the name of a registered model.
 
-    None if the folder exists and has a config.json, or if no registered model matches.
+    None if no model matches, or if the folder exists and has a config.json.
     """
     folder = _folder(model)
     if folder and overrides.read(f"{folder}/config.json") is not None:
@@ -72,7 +71,7 @@ def registered(model: str, overrides: Overrides) -> ModelFacts | None:
 
 
 def _folder(model: str) -> str:
-    """The model's folder if the spec names it by a path in quotes. "" for a model of the hub or of the registry."""
+    """The model's folder if the spec names it by a path in quotes; "" for a model of the hub or registry."""
     return model[1:-1].replace("\\\\", "\\").rstrip("/\\") if model.startswith('"') else ""
 
 
@@ -81,8 +80,8 @@ def _alias(folder: str) -> str | None:
 
 
 def model_called(name: str) -> str | None:
-    """The registered model whose name occurs in `name`: `qwen3-8b` for `Qwen3-8B-sft`. If several of their names occur,
-    the model with the longest name. None if no name occurs.
+    """The registered model with the longest name that occurs in `name`: `qwen3-8b` for `Qwen3-8B-sft`; None if no name
+    occurs.
     """
     words = re.findall("[a-z]+|[0-9]+", name.lower())
     runs = {"".join(words[i:j]) for i in range(len(words)) for j in range(i + 1, len(words) + 1)}

@@ -14,8 +14,8 @@ from xpc.grammar.record import evolve
 def share_out(
     draft: Draft, entry: Entry, stated: Entry | None, shares: Sequence[float | None] | None, end: str
 ) -> bool:
-    """Set the share of each source, and set `exhausted` to `end`. Without `shares`, all shares are equal. If the shares
-    do not fit the sources, an error is reported, and the result is False. `stated` is the key with the shares.
+    """Set the share of each source, and set `exhausted` to `end`. Without `shares`, all shares are equal. If they do
+    not fit the sources, report an error at the key `stated`, and return False.
     """
     count = len(draft.sources)
     each = [1 / count] * count if shares is None else [*shares]

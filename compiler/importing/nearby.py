@@ -14,28 +14,26 @@ from xpc.compiler.files.workspace import Workspace, read_file
 from xpc.compiler.importing.text.entries import MAX_SIZE
 
 MOST_FOLDERS = 8
-"""A named file is searched in at most this many folders: the folder of the imported file and the folders above it."""
+"""The largest number of folders in which a named file is searched: the imported file's folder and those above it."""
 ROOTS = (".git", "pyproject.toml", "setup.py")
 """A folder that contains one of these is the root of a repository or of a Python project."""
 MOST_WALKED, MOST_LISTED = 2_000, 20_000
-"""If a repository has more folders than MOST_WALKED, or more files than MOST_LISTED, no script is searched by its name.
-"""
+"""In a repository with more than MOST_WALKED folders or MOST_LISTED files, scripts are not searched by name."""
 FOREIGN = ("node_modules", "site-packages", "__pycache__", "venv", "env")
-"""Names of folders that contain files of other projects. They are not searched."""
+"""Names of folders with files of other projects, which are not searched."""
 PARTS = ("", "src", "scripts", "training", "train")
 """Names of subfolders in which a repository may have its training scripts."""
 MOST_SCRIPTS = 300
-"""The largest number of Python files that are searched for keys that a repository defines itself."""
+"""The largest number of Python files that are searched for keys of the repository's own scripts."""
 
 
 def reader(folder: str, typed: str = "") -> Callable[[str], bytes | None]:
-    """Return a function that reads files for an import from `folder`. It takes the name of a file and returns its
-    bytes, or None if the file does not exist.
+    """Return a function that reads files for an import from `folder`. The function takes the name of a file and returns
+    its bytes, or None if the file does not exist.
 
-    A published configuration may come from a stranger, and may name any path. All files in its repository may be read
-    or, without a repository, all files in its folder. Any other file is read only under three conditions. It must not
-    be a Python file. A spec in the folder of the configuration must be allowed to name it (`Workspace.outside_fault`).
-    And the configuration must name it by a relative path, unless the user typed the path (`typed` is the text of
+    A configuration may come from a stranger, and may name any path. All files of its repository (without one, of its
+    folder) may be read. Any other file is read only if it is no Python file, if a spec in the configuration's folder
+    may name it (`Workspace.outside_fault`), and if its path is relative or typed by the user (`typed` is the text of
     `--command`).
     """
     folders = list(_upwards(os.path.abspath(folder)))
@@ -47,7 +45,7 @@ def reader(folder: str, typed: str = "") -> Callable[[str], bytes | None]:
         for one in dict.fromkeys((*folders, os.getcwd())):
             root = folders[-1] if one in folders else one
             path = os.path.normpath(os.path.join(one, name))
-            # tested first, because a name is looked for in several folders and is missing in most
+            # tested first, because most of the folders do not have the file
             if not os.path.exists(path):
                 continue
             with suppress(OSError, ValueError):  # skip files that are unreadable or too large
@@ -61,9 +59,9 @@ def reader(folder: str, typed: str = "") -> Callable[[str], bytes | None]:
 
 
 def scripts_near(folder: str, endings: tuple[str, ...] = (".py",)) -> Iterator[tuple[str, str]]:
-    """Yield the name and the text of each Python file near a source. With `endings`, yield the files that have these
-    endings instead. The function searches the source's folder, the folders above it up to the root of the repository,
-    and the subfolders PARTS of each of these folders.
+    """Yield the name and the text of each Python file near a source. `endings` selects other files than Python files.
+    The source's folder, the folders above it up to the root of the repository, and the subfolders PARTS of all of them
+    are searched.
     """
     count = 0
     for here in _upwards(os.path.abspath(folder)):
@@ -83,9 +81,8 @@ def scripts_near(folder: str, endings: tuple[str, ...] = (".py",)) -> Iterator[t
 
 
 def finder(folder: str) -> Callable[[str], list[str]]:
-    """Return a function that finds Python files by name. Called with a name such as `sft.py`, it returns the paths of
-    all files of this name in the repository, relative to `folder`. For "", it returns all Python files. If there is no
-    repository, it returns no paths.
+    """Return a function that finds Python files by name: for `sft.py`, it returns the paths of all files of this name
+    in the repository, relative to `folder`; for "", of all Python files. Without a repository, it returns no paths.
     """
     start = os.path.abspath(folder)
     root = list(_upwards(start))[-1]
@@ -110,8 +107,8 @@ def finder(folder: str) -> Callable[[str], list[str]]:
 
 
 def place(folder: str, name: str) -> str:
-    """The path of a source relative to the root of its repository, such as `recipes/x/dpo/config.yaml`. It does not
-    depend on the working directory. Without a repository, it is the name of the source.
+    """The path of a source relative to the root of its repository, such as `recipes/x/dpo/config.yaml`. The path does
+    not depend on the working directory. Without a repository, it is the source's name.
     """
     start = os.path.abspath(folder)
     root = list(_upwards(start))[-1]
@@ -126,9 +123,8 @@ def _inside(root: str, path: str) -> bool:
 
 
 def _upwards(folder: str) -> Iterator[str]:
-    """The folder, and the folders above it up to the root of its repository. The root is the nearest folder with
-    `.git`. If there is none, as in a copy of a repository without its history, it is the nearest folder with
-    `pyproject.toml` or `setup.py`.
+    """The folder, and the folders above it up to the root of its repository: the nearest folder with `.git` or, in a
+    copy without history, the nearest with `pyproject.toml` or `setup.py`.
     """
     above = [folder]
     while len(above) < MOST_FOLDERS and not os.path.exists(os.path.join(above[-1], ".git")):

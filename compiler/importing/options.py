@@ -27,21 +27,21 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
                         "accelerate; a DeepSpeed JSON; a shell or Python script; a notebook")  # fmt: skip
     parser.add_argument("--command", dest="command_line", metavar="LINE", help="a command line instead of a file")
     parser.add_argument("--from", dest="kind", choices=KINDS, help="what FILE is (default: recognized by its keys)")
-    parser.add_argument("--accelerate", metavar="FILE", help="the YAML that accelerate launches the run with")
+    parser.add_argument("--accelerate", metavar="FILE", help="the YAML with which accelerate launches the run")
     parser.add_argument("--deepspeed", metavar="FILE", help="the DeepSpeed JSON of the run")
     parser.add_argument("--hardware", metavar="TEXT", help="the GPUs of one node, such as '8 x h100-80gb'")
     parser.add_argument("--nodes", type=int, metavar="N", help="number of nodes")
     parser.add_argument(
         "--method", choices=tuple(METHODS), help="training method (default: recognized by path and keys)"
     )
-    parser.add_argument("--model", metavar="NAME", help="the model (default: the one that FILE names)")
-    parser.add_argument("--data", metavar="NAME", help="the training data (default: what FILE names)")
+    parser.add_argument("--model", metavar="NAME", help="the model (default: the model in FILE)")
+    parser.add_argument("--data", metavar="NAME", help="the training data (default: the data in FILE)")
     parser.add_argument("--prompt", metavar="NAME", help="the column with the prompts")
     parser.add_argument("--rewards", metavar="FILE",
                         help="the file next to the spec with the reward functions; those of a Python script are "
                         "written into it")  # fmt: skip
     parser.add_argument(
-        "--target", choices=stacks.names(), help="stack of the spec (default: the one that the source was written for)"
+        "--target", choices=stacks.names(), help="stack of the spec (default: the stack for which FILE was written)"
     )
     parser.add_argument(
         "--set", dest="sets", action="append", default=[], metavar="NAME=VALUE",
@@ -52,7 +52,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         metavar="N",
         help="the number of the training command of a script; `all` with -o writes a spec for each",
     )
-    parser.add_argument("--trl", metavar="VERSION", help="the version of TRL that FILE was written for, such as 0.22")
+    parser.add_argument("--trl", metavar="VERSION", help="the version of TRL for which FILE was written, such as 0.22")
     parser.add_argument(
         "--partial", action="store_true",
         help="write what is known; every other line becomes a comment, and a list says what to decide (exit status 3)",

@@ -1,4 +1,4 @@
-"""The result of an import: the outcome of each key, the messages, and the decisions that are left to a person."""
+"""The result of an import: the outcome of each key, the messages, and the decisions that are left to the user."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ UNDECIDED = "undecided"
 - MAPPED: it becomes a setting
 - EXTRA: it is kept under `extra`
 - IRRELEVANT: it has no effect
-- RESERVED: it is kept in a comment, because this version does not compile it
+- RESERVED: it is kept in a comment, because a run of the spec does not follow it
 - ERROR: a spec cannot express it
-- UNDECIDED: an error that `--partial` turned into a comment for a person to decide
+- UNDECIDED: an error that `--partial` turned into a comment, about which the user must decide
 """
 
 
 @record
 class KeyOutcome:
-    """How one key was imported. `outcome` is a constant such as MAPPED or EXTRA, `to` is the line of the spec that the
-    key has become, and `why` is the reason.
+    """How one key was imported. `outcome` is a constant such as MAPPED or EXTRA, `to` is the resulting line of the
+    spec, and `why` is the reason.
     """
 
     key: str
@@ -37,9 +37,8 @@ class KeyOutcome:
 class Message:
     """A warning or an error. `location` is the file and line of the key that the message is about.
 
-    For an error, `entry` is the key itself, and `why` is the reason. `own` is true if no supported tool knows the key,
-    so that only the repository's own script can read it. `similar` is true if the key may be a misspelling of a known
-    key.
+    For an error, `entry` is the key itself, and `why` is the reason. `own` is true if no supported tool has the key, so
+    that only the repository's own script can read it. `similar` is true if the key may be a misspelling of a known key.
     """
 
     severity: str
@@ -54,7 +53,7 @@ class Message:
 
 @record
 class Decision:
-    """A question that `--partial` leaves to a person: a sentence, the files and lines that it is about, and what to
+    """A question that `--partial` leaves to the user: a sentence, the files and lines that it is about, and what to
     write in the spec.
     """
 

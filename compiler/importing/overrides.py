@@ -19,17 +19,17 @@ DEFAULT_GPUS = 8
 
 
 def nothing(name: str) -> bytes | None:
-    """A function that reads files, for an import without files: it finds none."""
+    """The reader of files for an import without files: it finds none."""
     return None
 
 
 def no_scripts() -> Iterator[tuple[str, str]]:
-    """An empty iterator of scripts, for an import of a command line (`--command`), which has no scripts near it."""
+    """No scripts: an import of a command line (`--command`) has no scripts near it."""
     return iter(())
 
 
 def nowhere(name: str) -> list[str]:
-    """An empty list of paths. It is used for a source that is not a file, because such a source has no repository."""
+    """No paths: a source that is not a file has no repository."""
     return []
 
 
@@ -53,15 +53,15 @@ class Overrides:
     """The options of `xpc import` that override the source, and functions that read the files near it.
 
     - `rewards`: the file of the reward functions; `prompt`: the column of the prompts
-    - `trl`: the version of TRL that the source was written for, such as `0.22`
+    - `trl`: the version of TRL for which the source was written, such as `0.22`
     - `sets`: the variables of a script by name; `pick`: the number of the training command, from 1
-    - `partial`: whether the importer may guess; a person then confirms each guess
+    - `partial`: whether the importer may guess; the user then confirms each guess
     - `place`: the path of the source in its repository, such as `recipes/x/dpo/config.yaml`
     - `read`: returns the bytes of a file that a source names, relative to the source
     - `scripts`: yields the Python files near the source, each with its name and text; `launches`: the shell scripts
     - `find`: returns the paths of the repository's Python files with a given name
     - `launch`: the command that starts a Python script; `environment`: the environment variables of the script
-    - `module`: the module that makes the trainer, if a script that calls the module is imported in its place
+    - `module`: the module that creates the trainer, if the script that calls this module is imported instead
     - `accelerate`, `deepspeed`: the keys of accelerate's file and of DeepSpeed's file
     """
 
@@ -90,7 +90,7 @@ class Overrides:
     deepspeed: Entries | None = field(default=None, repr=False)
 
     def below(self, folder: str) -> Overrides:
-        """The same options for a script in the subfolder `folder`. Files are then searched in this folder first."""
+        """These options for a script in the subfolder `folder`, in which files are then searched first."""
         if not folder:
             return self
 
@@ -104,9 +104,7 @@ class Overrides:
 def named_table(
     draft: Draft, entry: Entry, read: Callable[[str, str], Mapping[str, Entry]], data: bytes, name: str
 ) -> Mapping[str, Entry] | None:
-    """The keys of a file that is named in the imported file. If the file cannot be read, an error is reported, and the
-    result is None.
-    """
+    """The keys of a file that the imported file names. Reports an error and returns None if the file cannot be read."""
     try:
         table = read(data.decode("utf-8-sig"), name)
     except (Unreadable, UnicodeDecodeError) as error:
@@ -122,7 +120,7 @@ class Machines:
 
     - `total`: the number of all processes; `each`: the number of processes of a node; `nodes`: the number of nodes
     - `cpu`: whether the run is on a CPU
-    - `generates`: whether a vLLM server has one GPU for itself, on which no training process runs
+    - `generates`: whether one GPU is only for a vLLM server, and runs no training process
     - `entries`: the keys that state these numbers
     """
 
@@ -142,25 +140,27 @@ def machines(draft: Draft, found: Machines, overrides: Overrides) -> None:
         each = max(1, found.total // (found.nodes or 1))
         if found.total % (found.nodes or 1):
             location = found.entries[0] if found.entries else None
-            draft.warn(location, f"{found.total} processes do not divide by {found.nodes} nodes")
+            draft.warn(location, f"{found.total} processes cannot be divided evenly among {found.nodes} nodes")
     if overrides.hardware is not None:
         text = counted(overrides.hardware, each)
         gpus, x, gpu = overrides.hardware.partition(" x ")
         if x and found.generates and nodes == 1 and each is not None and int(gpus) == each + 1:
             text = f"{each} x {gpu}"
             location = found.entries[0] if found.entries else None
-            draft.warn(location, f"{each} of the {gpus} GPUs train, and the vLLM server has the last one")
+            draft.warn(location, f"{each} of the {gpus} GPUs train, and the vLLM server uses the last GPU")
     elif found.cpu:
         text = f"{each or 1} x cpu"
     else:
         text = f"{each or DEFAULT_GPUS} x {DEFAULT_GPU}"
-        draft.warn(None, f"no input file names the GPU: `hardware {text}` is assumed", "`--hardware` names it")
+        draft.warn(
+            None, f"the imported files do not state the GPUs: `hardware {text}` is assumed", "`--hardware` names it"
+        )
     draft.settings |= {"hardware": SettingText(text), "nodes": SettingText(str(nodes))}
 
 
 def counted(hardware: str, count: int | None) -> str:
-    """The value of `--hardware` with the number of processes of a node, which the imported files state if the option
-    names only a GPU.
+    """The value of `--hardware`. If it names only a GPU, the number comes from the imported files' processes of a
+    node.
     """
     return hardware if count is None or " x " in hardware or hardware == "cpu" else f"{count} x {hardware}"
 
@@ -174,7 +174,7 @@ def machine(text: str) -> str:
         raise ValueError("the value must be a count and a GPU, such as `8 x h100-80gb`, or `cpu`")
     count, gpu = found.groups()
     if gpu != "cpu" and registry.find_gpu(gpu) is None:
-        # imported only here, because only an unknown name needs it
+        # imported only for an unknown GPU
         from xpc.compiler.suggest import registry_names
 
         guess, why = registry_names.gpu(gpu)
@@ -185,15 +185,14 @@ def machine(text: str) -> str:
 
 def native(names: set[str], method: str, model: str | None, trackio: bool = False,
            versions: Sequence[str] = (), named: bool = False) -> tuple[Stack, Stack]:  # fmt: skip
-    """Returns a pair: the stack whose defaults a TRL configuration relies on, and the stack to run it.
+    """Return two stacks: the stack whose defaults a TRL configuration relies on, and the stack that runs it.
 
-    - The first stack is guessed from `names`, the names of the file's keys (`_dated`). `versions` are the TRL versions
-      that fit the file. The guess is not used if its version is not among them, or if the user named the version
-      (`named`). Then the first stack is the newest stack with one of these versions, or else the stack with the nearest
-      defaults. If only the default stack supports the model's family, the first stack is the default stack.
-    - The second stack is the default stack if the first one lacks something that the file needs: the name of a key, the
-      method, the model's family, or trackio (`trackio` is true if the file reports to trackio). Otherwise, the second
-      stack is the first one.
+    - The first stack is guessed from the names of the file's keys (`_dated`). `versions` are the TRL versions that fit
+      the file. If the guessed version is not among them, or if the user named the version (`named`), it is the newest
+      stack of these versions, or else the stack with the nearest defaults. If only the default stack supports the
+      model's family, it is the default stack.
+    - The second stack is the first, or the default stack if the first lacks something that the file needs: the name of
+      a key, the method, the model's family, or trackio (`trackio`).
     """
     source = _dated(names, method)
     if versions and (named or number(source) not in versions):
@@ -233,9 +232,8 @@ def _nearest(version: str) -> Stack:
 
 
 def _dated(names: set[str], method: str) -> Stack:
-    """Guess the stack for which a file with the keys `names` was written. If the default stack has all these keys, it
-    is the default stack. If some are missing there, such as `evaluation_strategy`, it is the stack that has most of the
-    missing keys.
+    """Guess the stack for which a file with the keys `names` was written. It is the default stack if this has all keys;
+    otherwise, the stack with most of the keys that the default stack lacks, such as `evaluation_strategy`.
     """
     default, others = load(stacks.DEFAULT), [load(name) for name in stacks.names() if name != stacks.DEFAULT]
     today = _arguments(default, method)

@@ -1,14 +1,13 @@
-"""`xpc import --partial`: write a spec with everything that can be converted, and list what a person must decide.
+"""`xpc import --partial`: write a spec with everything that can be converted, and list what the user must decide.
 
-Importers work the same with and without `--partial`. They report each line that a spec cannot express by
-`Draft.error(entry, why, help)`, where `entry` has the line's key, value, file and line number. Without `--partial` one
-such error means that no spec is written. With `--partial`, `apply` turns every error into a comment of the spec, such
-as
+With and without `--partial`, importers report each line that a spec cannot express by `Draft.error(entry, why, help)`;
+`entry` has the line's key, value, file and number. Without `--partial`, a single error means that no spec is written.
+With `--partial`, `apply` turns every error into a comment of the spec, such as
 
-    # grpo.yaml:12: reward_type: exact  (the tool knows no such key; train.py:31 reads it)
+    # grpo.yaml:12: reward_type: exact  (the imported tool has no such key; train.py:31 reads it)
 
-and into an entry of `decisions`, which are printed on one screen. All keys that only the repository's own script knows
-(`own=True`) make one decision. A missing model or missing dataset is a decision without a line.
+and into an entry of `decisions`, which are printed on one screen. All keys that only the repository's own script reads
+(`own=True`) become one decision. A missing model or missing dataset is a decision without a line.
 """
 
 from __future__ import annotations
@@ -27,9 +26,7 @@ from xpc.grammar.record import evolve
 
 MODEL = re.compile(r"model(?:_name|_path|_id|_name_or_path)?$")
 DATA = re.compile(r"(?:train_dataset|load_dataset|dataset)\b|(?:dataset_name|dataset_path|data_path|data|train_file)$")
-"""Two patterns for the keys of errors. If a key matches MODEL, the error explains why the model is unknown. If it
-matches DATA, the error explains why the data are unknown.
-"""
+"""Match the keys of errors that explain why the model (MODEL) or the data (DATA) is unknown."""
 ABOUT = re.compile(
     "^(?:the column `[^`]*`: |the rows of the evaluation are not known: |the rows are not known: |"
     "the columns that the function makes are not read: )+"
@@ -37,7 +34,7 @@ ABOUT = re.compile(
 """Matches the subject at the beginning of an error's reason, such as "the column `x`: "."""
 AS_IS = re.compile("; the spec reads `[^`]*` as it is$")
 GIVEN = re.compile("the script takes `[^`]*` from its command line, without a default: `--set [^`]*` gives it")
-"""Matches an error that disappears if `--set` gives a value to one argument of the script."""
+"""Matches errors that disappear if `--set` gives a value to an argument of the script."""
 STATUS = 3
 """The exit status of an import that wrote a spec, but left decisions to a person."""
 MOST = 18
@@ -57,7 +54,7 @@ def apply(draft: Draft, overrides: Overrides) -> None:
     _rewards(draft, errors, overrides)
     doubtful = [one.entry.key for one in errors if one.entry and (one.own or one.similar)]
     known = find(draft, doubtful, overrides) if errors else {}
-    # a key that a script near the source reads is not a typing error, but a key of the script
+    # a key that a script near the source reads is the script's own key, not a misspelling
     errors = [evolve(one, own=True) if one.similar and one.entry and one.entry.key in known else one for one in errors]
     grouped: dict[tuple[str, str], list[Message]] = {}
     for one in errors:
@@ -68,7 +65,7 @@ def apply(draft: Draft, overrides: Overrides) -> None:
         if comment not in draft.undecided:
             draft.undecided.append(comment)
         if not one.own and one not in explained:
-            chosen = one.help if "--set" in one.help else ""  # each condition is a decision of its own
+            chosen = one.help if "--set" in one.help else ""  # each condition is a separate decision
             grouped.setdefault((_cause(why), chosen), []).append(one)
     draft.decisions += [_decision(why, group) for (why, _), group in grouped.items()]
     own = [one for one in errors if one.own and one.entry is not None]
@@ -77,8 +74,8 @@ def apply(draft: Draft, overrides: Overrides) -> None:
 
 
 def _rewards(draft: Draft, errors: list[Message], overrides: Overrides) -> None:
-    """If the file with the reward functions is missing, write stubs for them and add a decision. If no key names a
-    reward function, the file has a single stub.
+    """If the file with the reward functions is missing, write one with stubs, or with one stub if no key names a
+    function, and add a decision.
     """
     missing = METHODS[draft.method].grouped and not draft.has("method.rewards")
     if missing:
@@ -99,21 +96,19 @@ def _rewards(draft: Draft, errors: list[Message], overrides: Overrides) -> None:
     location = (rewards.entry.location,) if rewards.entry is not None else ()
     names = ", ".join(f"`{name}`" for file, name in named if file in lost)
     if missing:
-        text = "which rewards score the completions: no key names them"
-        help_ = "`--rewards FILE` names their file"
+        text = "which reward functions score the completions: no key names them"
+        help_ = "`--rewards FILE` names the file with the functions"
     else:
         without = "has only stubs" if written[lost[0]] is not None else "is not next to the spec"
         text = f"what the reward functions compute, because the file `{lost[0]}` {without}"
-        help_ = "copy it from the repository of the original"
+        help_ = "copy it from the imported file's repository"
     if lost:
         help_ += f", or write {names} in `{lost[0]}`, which has the signatures"
     draft.decisions.append(Decision(text, location, help_))
 
 
 def _cause(why: str) -> str:
-    """The text of a reason, without the part that names the key or column. Errors with the same text become one
-    decision.
-    """
+    """The text of a reason without the name of the key or column; errors with the same text become one decision."""
     given = GIVEN.search(why)
     return given[0] if given is not None else AS_IS.sub("", ABOUT.sub("", why))
 
@@ -122,11 +117,11 @@ def _missing(draft: Draft, errors: list[Message]) -> list[Message]:
     """Add the decisions about a missing model and missing data. Returns the errors that explain why the model or the
     data are missing; these errors need no decisions of their own.
 
-    If the cause is a variable of a shell script that is not set, such as `$1`, there is a single decision for
-    everything that depends on this variable.
+    If the cause is an unset variable of a shell script, such as `$1`, everything that depends on it becomes one
+    decision.
     """
     wanted = [("which model is trained", MODEL, "`--model NAME`")] if not draft.model else []
-    wanted += [("which data it trains on", DATA, "`--data NAME`")] if not draft.sources else []
+    wanted += [("which data the run trains on", DATA, "`--data NAME`")] if not draft.sources else []
     explained: list[Message] = []
     shared: dict[str, list[tuple[str, str]]] = {}
     for what, keys, option in wanted:
@@ -152,7 +147,7 @@ def _missing(draft: Draft, errors: list[Message]) -> list[Message]:
 
 
 def _listed(names: list[str]) -> str:
-    """The first six names, separated by commas, and how many others there are."""
+    """The first six names, separated by commas, and the number of further names."""
     return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
 
 
@@ -179,8 +174,8 @@ def _comment(message: Message, why: str) -> str:
 
 
 def _own(messages: list[Message], known: dict[str, ScriptKey], overrides: Overrides) -> Decision:
-    """The decision about keys that the repository's own scripts define. Its help text names those of the scripts that
-    create a trainer.
+    """The decision about keys that the repository's own scripts define. Its help names the scripts that create a
+    trainer.
     """
     names = [f"`{one.entry.key}`" for one in messages if one.entry is not None]
     what = "key" if len(names) == 1 else "keys"

@@ -20,7 +20,7 @@ def from_mapping(draft: Draft, entry: Entry) -> None:
     kind = "" if named is None else str(text(named))
     factor = number(inside["factor"]) if "factor" in inside else None
     if kind not in ROPE or factor is None or factor <= 1:
-        draft.error(entry, "the language has no such RoPE scaling", "write yarn, linear, dynamic or llama3")
+        draft.error(entry, "xpc has no such RoPE scaling", "write yarn, linear, dynamic or llama3")
         return
     known = ("rope_type", "type", "factor", CONTEXT, *ROPE[kind])
     unknown = [one for key, one in inside.items() if key not in known]
@@ -47,7 +47,7 @@ def by_length(draft: Draft, entry: Entry, length: Entry | None) -> None:
     if entry.empty or kind == "none":
         draft.note(entry, "no scaling")
     elif kind not in ROPE or tokens is None:
-        draft.error(entry, "the language has no such RoPE scaling", "write yarn, linear, dynamic or llama3")
+        draft.error(entry, "xpc has no such RoPE scaling", "write yarn, linear, dynamic or llama3")
     elif known is None:
         draft.error(
             entry, "the context of the model is not known, so the factor of the scaling is not known",

@@ -248,7 +248,7 @@ def test_a_model_that_reads_images_is_refused_because_other_tools_train_more_of_
     found, out, err = run("v.yaml", capsys=capsys)
     assert found == 1
     assert out == ""
-    assert "`Qwen/Qwen2.5-VL-3B-Instruct` reads images, and configurations with images are not imported" in err
+    assert "`Qwen/Qwen2.5-VL-3B-Instruct` reads images, and xpc does not import configurations with images" in err
 
 
 @pytest.mark.parametrize(("option", "status"), [((), 1), (("--partial",), 3)])

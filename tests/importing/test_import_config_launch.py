@@ -90,7 +90,7 @@ def test_missing_rewards_are_those_of_the_only_script_with_the_trainer(here, cap
     run(*arguments, "--rewards", "mine.py", capsys=capsys)
     assert 'rewards = ["mine.py:short"]' in (here / "r.xp").read_text()
     (here / "src" / "other.py").write_text(GRPO_SCRIPT)
-    assert "which rewards score the completions" in run(*arguments, capsys=capsys)[2]
+    assert "which reward functions score the completions" in run(*arguments, capsys=capsys)[2]
 
 
 def test_trainer_of_the_command_that_reads_a_complete_file_is_a_decision(here, capsys):

@@ -37,7 +37,7 @@ def test_reasons_why_the_data_are_missing_are_one_decision(tmp_path: Path, capsy
         "trainer.train()\n")  # fmt: skip
     found = decisions(tmp_path, text, capsys)
     assert len(found) == 1, found
-    assert found[0].startswith("which data it trains on: ")
+    assert found[0].startswith("which data the run trains on: ")
     assert "train.py:4" in found[0]
     assert not decisions(tmp_path, text, capsys, "--data", "org/rows")
 
@@ -66,7 +66,10 @@ def test_arguments_of_a_shell_script_are_named_by_their_decisions(
     command = ["import", str(tmp_path / "run.sh"), "-o", str(tmp_path / "x.xp"), "--force"]
     assert main([*command, "--partial", "--report", "json"]) == 3
     found = json.loads(capsys.readouterr().out)["decisions"]
-    assert [one["text"].partition(":")[0] for one in found] == ["which model is trained", "which data it trains on"]
+    assert [one["text"].partition(":")[0] for one in found] == [
+        "which model is trained",
+        "which data the run trains on",
+    ]
     for n, one in enumerate(found, 1):
         assert f"the script does not set ${n}" in one["text"]
         assert one["help"].startswith(f"`--set {n}=VALUE` sets it")

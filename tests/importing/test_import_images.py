@@ -79,7 +79,7 @@ def test_rows_with_images_are_imported(
 @pytest.mark.parametrize(
     ("about", "more", "stage", "why"),
     [
-        (TALK, "freeze_vision_tower: false\n", "sft", "never trains the part that reads images"),
+        (TALK, "freeze_vision_tower: false\n", "sft", "never trains the vision tower"),
         (TALK, "media_dir: pictures\n", "sft", "relative to the file with the rows"),
         (TALK, "image_min_pixels: 100352\n", "sft", "the processor enlarges every image below 3,136 pixels"),
         (TALK, "freeze_language_model: true\n", "sft", "trains the language model"),
@@ -91,7 +91,7 @@ def test_rows_with_images_are_imported(
             "which a spec does not train on",
         ),
         ({**TALK, "columns": {"messages": "conversations"}}, "", "sft", "has no column of images"),
-        ({**TALK, "tags": {"user_tag": "visitor"}}, "", "sft", "other names of speakers"),
+        ({**TALK, "tags": {"user_tag": "visitor"}}, "", "sft", "names of speakers that a run does not know"),
         ({"columns": {"prompt": "q", "response": "a", "images": "images"}}, "", "sft", "has instructions with images"),
     ],
 )
@@ -113,4 +113,4 @@ def test_pixels_of_an_unknown_model_are_an_error(tmp_path: Path, monkeypatch: py
     (tmp_path / name).write_text((tmp_path / name).read_text().replace("Qwen/Qwen2.5-VL-7B-Instruct", "org/eyes"))
     found, _, err = run(name, "--hardware", "1 x a100-80gb", capsys=capsys)
     assert found == 1
-    assert "only Qwen2.5-VL is imported" in err
+    assert "xpc imports only Qwen2.5-VL" in err

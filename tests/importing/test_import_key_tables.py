@@ -108,7 +108,7 @@ def test_a_key_that_no_reader_looked_up_is_an_error() -> None:
         ({"irelevant": "a reason"}, "has no such column as `irelevant`"),
         ({"irrelevant": True}, "`irrelevant` takes a str, not True"),
         ({"usual": 1, "irrelevant": "a reason"}, "`usual` takes a list, not 1"),
-        ({"needs": "use_galore"}, "has no outcome: it needs one of setting,"),
+        ({"needs": "use_galore"}, "does not say how the key is handled: it needs one of setting,"),
         ({"usual": [1], "refused": "a reason"}, "has `usual` and no `irrelevant`"),
     ],
 )

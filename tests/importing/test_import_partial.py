@@ -61,7 +61,7 @@ def test_decisions_are_counted_and_short(here, capsys):
     (here / "r.yaml").write_text(HEAD.partition("\n")[0] + "\nlerning_rate: 1\nfp8: true\ntpu_num_cores: 8\n")
     status, out, err = run("r.yaml", "--partial", "-o", "r.xp", capsys=capsys)
     assert (status, out) == (3, "")
-    assert "which data it trains on" in err
+    assert "which data the run trains on" in err
     assert "did you mean `learning_rate`?" in err
     assert "# train Qwen/Qwen2.5-3B on DATA" in (here / "r.xp").read_text()
     assert "r.yaml:2: lerning_rate: 1" in (here / "r.xp").read_text()
@@ -75,7 +75,7 @@ def test_everything_that_one_variable_decides_is_one_decision(here, capsys):
     )
     err = run("r.sh", "--partial", "-o", "r.xp", capsys=capsys)[2]
     assert "1 decision left" in err
-    assert "which model is trained, which data it trains on, `learning_rate`: the script does not set $SIZE" in err
+    assert "which model is trained, which data the run trains on, `learning_rate`: the script does not set $SIZE" in err
     assert "the script knows s, m" in err
     status, out, _ = run("r.sh", "--set", "SIZE=s", capsys=capsys)
     assert status == 0
@@ -209,7 +209,7 @@ def test_file_of_another_script_is_not_taken_for_deepspeeds_or_axolotls(here, ca
     (here / "r.yaml").write_text(text)
     status, _, err = run("r.yaml", capsys=capsys)
     assert status == 1
-    assert "the tool knows no such key" in err
+    assert "the imported tool has no such key" in err
     assert "DeepSpeed" not in err
     assert "axolotl" not in err
 
@@ -227,7 +227,7 @@ SFTTrainer(config["model"], SFTConfig("out", learning_rate=config["lr"], max_ste
 """)
     err = run("run.py", "--partial", "-o", "r.xp", capsys=capsys)[2]
     assert "1 decision left" in err
-    assert "which model is trained, which data it trains on, `learning_rate`, `max_steps`: the script takes" in err
+    assert "which model is trained, which data the run trains on, `learning_rate`, `max_steps`: the script takes" in err
 
 
 SECTIONS = """\

@@ -1,6 +1,5 @@
 """Import accelerate's YAML: sharding and the number of processes. The importers of axolotl, LLaMA-Factory and TRL also
-use this module, for two kinds of these tools' keys: numbers of processes, and names of files of accelerate and
-DeepSpeed.
+use this module, for keys that state a number of processes or name a file of accelerate or DeepSpeed.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ def accelerate(draft: Draft, table: Entries, overrides: Overrides, found: Machin
         elif one.off or one.value in ("no", "NO"):
             draft.note(one, "it is off")
         elif not draft.keep_in_extra("accelerate", key, one):
-            draft.error(one, f"the accelerate of {draft.stack.name} has no such key, or a bundle sets the key itself")
+            draft.error(one, f"accelerate in {draft.stack.name} has no such key, or a bundle sets the key itself")
 
 
 def _distributed(draft: Draft, kind: Entry, table: Entries, overrides: Overrides, found: Machines) -> None:
@@ -83,18 +82,18 @@ def _distributed(draft: Draft, kind: Entry, table: Entries, overrides: Overrides
     elif name in OFF:
         zero_on = draft.has("strategy") and draft.settings["strategy"].text.startswith("zero")
         if zero_on and name != "MULTI_CPU":
-            draft.note(kind, "the trainer's DeepSpeed file decides")
+            draft.note(kind, "the trainer's DeepSpeed file decides the strategy")
         else:
             draft.mark(kind, "mapped", "strategy = ddp")
             draft.put("strategy", "ddp", kind)
         found.cpu = found.cpu or name == "MULTI_CPU"
     else:
-        draft.error(kind, "the language has DDP, ZeRO and FSDP")
+        draft.error(kind, "xpc supports DDP, ZeRO and FSDP")
 
 
 NODE = 8
-"""The number of GPUs per node that is assumed if the number of processes follows only from mesh sizes such as
-`dp_shard_size`.
+"""The assumed number of GPUs per node, for a file that states mesh sizes such as `dp_shard_size` but no number of
+nodes.
 """
 
 
@@ -113,7 +112,7 @@ def _processes_of(block: Entry | None, found: Machines) -> None:
 
 
 def count(draft: Draft, entry: Entry, slot: str, found: Machines) -> None:
-    """Store a number of processes or nodes that a key states. `slot` is the attribute of `found` for this number. A
+    """Store the number of processes or nodes from a key such as `num_processes` in the attribute `slot` of `found`. A
     number below 1 is an error.
     """
     value = integer(entry)
@@ -126,8 +125,8 @@ def count(draft: Draft, entry: Entry, slot: str, found: Machines) -> None:
 
 
 def _unused(draft: Draft, table: Entries, name: str) -> None:
-    """Report that a block of the file has no effect, if accelerate does not read it for the file's `distributed_type`
-    (`name`). An example is `fsdp_config` in a DeepSpeed run.
+    """Report each block of the file that accelerate does not read for the file's `distributed_type` (`name`), such as
+    `fsdp_config` in a DeepSpeed run.
     """
     for key in ("deepspeed_config", "fsdp_config", "parallelism_config", "megatron_lm_config", "dynamo_config",
                 "mpirun_config", "ipex_config"):  # fmt: skip
@@ -153,11 +152,15 @@ def _dynamo(draft: Draft, entry: Entry, block: Entry) -> None:
     if word in ("NO", "FALSE"):
         draft.note(entry, "nothing is compiled")
     elif entry is not backend:
-        draft.note(entry, "it decides how torch compiles, not what torch computes")
+        draft.note(entry, "it changes how torch compiles, and not the results")
     elif word != "INDUCTOR" or not draft.keep_in_extra(
         "trl", "torch_compile", Entry(entry.key, True, entry.file, entry.line)
     ):
-        draft.error(entry, "a bundle compiles a model by inductor only", "write `dynamo_backend: INDUCTOR` or `NO`")
+        draft.error(
+            entry,
+            "a bundle compiles a model only with the backend inductor",
+            "write `dynamo_backend: INDUCTOR` or `NO`",
+        )
 
 
 def _mixed(draft: Draft, entry: Entry) -> None:
@@ -182,7 +185,7 @@ def _mixed(draft: Draft, entry: Entry) -> None:
         if decided is not None and decided.entry is not None:
             draft.warn(
                 entry,
-                f"this key decides the precision, because {decided.entry.location} turns neither bf16 nor fp16 on",
+                f"this key decides the precision, because {decided.entry.location} turns on neither bf16 nor fp16",
             )
             draft.mark(decided.entry, "irrelevant", why="accelerate's file decides")
             del draft.settings["precision"]
@@ -219,9 +222,9 @@ def missing_launch(draft: Draft, entry: Entry, name: str) -> bool:
 def named_file(draft: Draft, entry: Entry, overrides: Overrides) -> None:
     """Import the DeepSpeed file that an argument names, or the mapping that it contains.
 
-    For a path of another machine, the last parts of the path are tried in this repository. If the file does not exist
-    here, import the file of the same name that LLaMA-Factory or axolotl publishes. If neither publishes a file of this
-    name, only the ZeRO stage is imported; it is taken from the name of the file.
+    If the path is of another machine, such as `/home/a/repo/ds.json`, search this repository for its last parts. If the
+    file does not exist here, import the file of the same name that LLaMA-Factory or axolotl publishes. If neither
+    publishes such a file, import only the ZeRO stage that the file's name contains.
     """
     if entry.mapping:
         zero.zero(draft, entry.mapping, f"{entry.key}.")

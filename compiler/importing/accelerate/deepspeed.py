@@ -1,5 +1,5 @@
 """Import DeepSpeed's JSON: ZeRO with its buckets and offloading, and keys such as the learning rate, which are also
-arguments of the trainer. With the value "auto", DeepSpeed uses the trainer's value.
+arguments of the trainer. For the value "auto", DeepSpeed uses the trainer's argument.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ BLOCKS = ("zero_optimization", "bf16", "fp16", "optimizer", "scheduler", "activa
 deepspeed.toml.
 """
 PASSED_ON = {"gradient_accumulation_steps", "gradient_clipping"}
-"""Keys of a DeepSpeed file that have an effect in `deepspeed_config` of accelerate's YAML, too."""
+"""Keys of a DeepSpeed file that accelerate also reads in the block `deepspeed_config` of its YAML."""
 IGNORED = {*(key.rpartition(".")[2] for key in KEYS if key.startswith("zero_optimization.")),
            *(key.partition(".")[0] for key in KEYS), *BLOCKS} - PASSED_ON  # fmt: skip
-"""Keys of a DeepSpeed file that have no effect in `deepspeed_config` of accelerate's YAML."""
+"""Keys of a DeepSpeed file that accelerate ignores in the block `deepspeed_config` of its YAML."""
 REPORTING = ("tensorboard", "csv_monitor", "wandb", "comet", "monitor_config", "flops_profiler", "comms_logger",
              "seq_parallel_communication_data_type")  # fmt: skip
-"""Keys that do not affect the training. Most of them are about logging and profiling. One is a key that DeepSpeed reads
-only with its own sequence parallelism.
+"""Keys that do not affect the training. Most are about logging and profiling; DeepSpeed reads
+`seq_parallel_communication_data_type` only for its own sequence parallelism.
 """
-AUTO = "auto: it follows the trainer's arguments"
+AUTO = "auto: the trainer's argument decides"
 
 
 def zero(draft: Draft, table: Entries, prefix: str = "") -> None:
-    """Import a DeepSpeed configuration: a file of its own, or a mapping inside another file. `prefix` is the beginning
-    of the names that the mapping's keys have in `table`; it is empty for a file of its own.
+    """Import a DeepSpeed configuration: a complete file, or a mapping inside another file. `prefix` is what the names
+    of the mapping's keys begin with, such as `deepspeed.`; it is empty for a complete file.
     """
     for name, path in KEYS.column("setting").items():
         one = table.get(name)
@@ -57,7 +57,7 @@ def zero(draft: Draft, table: Entries, prefix: str = "") -> None:
             elif name == "elasticity" and not _enabled(one):
                 draft.note(leaf, "it is off")
             elif name == "elasticity":
-                draft.error(leaf, "the number of processes of a run is fixed, and so is its batch", "leave it out")
+                draft.error(leaf, "a run has a fixed number of processes and a fixed batch size", "leave it out")
             else:
                 _rest(draft, leaf, leaf.key.removeprefix(prefix))
 
@@ -77,8 +77,8 @@ def _leaves(entry: Entry) -> Iterator[Entry]:
 
 
 def _rest(draft: Draft, entry: Entry, key: str) -> None:
-    """Handle a DeepSpeed key for which there is no setting: keep it under `extra` with its dotted name, or report why
-    it has no effect.
+    """Handle a DeepSpeed key that has no setting: keep it under `extra` with its dotted name, or report why it has no
+    effect.
     """
     if draft.handled(entry):
         return
@@ -108,9 +108,9 @@ def _rest(draft: Draft, entry: Entry, key: str) -> None:
         if key == "wall_clock_breakdown" and not entry.off:
             draft.keep_in_extra("deepspeed", key, entry)
     elif name.endswith("stage3_gather_16bit_weights_on_model_save") and boolean(entry):
-        draft.note(entry, "a bundle states the same")
+        draft.note(entry, "a bundle has this value anyway")
     elif not draft.keep_in_extra("deepspeed", name, entry):
-        why = f"the DeepSpeed of {draft.stack.name} has no such key, or a setting of the spec decides its value"
+        why = f"DeepSpeed in {draft.stack.name} has no such key, or a setting of the spec decides its value"
         draft.error(draft.on(entry), why)
 
 
@@ -147,12 +147,12 @@ def precision(draft: Draft, table: Entries) -> None:
         row = KEYS.get(f"fp16.{inner}")
         usual = row.usual[0] if row is not None and row.usual else None
         if not draft.handled(one) and usual == number(one):
-            draft.note(one, "a bundle states the same")
+            draft.note(one, "a bundle has this value anyway")
 
 
 def _optimizer(draft: Draft, block: Entry | None) -> None:
-    """Import the block `optimizer`. Adam and AdamW become `adamw`, which is DeepSpeed's AdamW in a bundle for ZeRO,
-    too. If a value is "auto", the argument of the trainer decides.
+    """Import the block `optimizer`. Adam and AdamW become `adamw`; a bundle for ZeRO also uses DeepSpeed's AdamW. If a
+    value is "auto", the trainer's argument decides.
     """
     if block is None:
         return
@@ -168,7 +168,7 @@ def _optimizer(draft: Draft, block: Entry | None) -> None:
             draft.put("optimizer", "adamw", kind, "a bundle also uses DeepSpeed's AdamW")
             draft.mark(earlier, "mapped", "optimizer = adamw", "the DeepSpeed file decides")
     elif kind is not None:
-        draft.error(kind, "a bundle gives DeepSpeed only AdamW", "leave the block out and write `optim`")
+        draft.error(kind, "a bundle configures only AdamW in DeepSpeed's file", "leave the block out and write `optim`")
     params = block.mapping.get("params")
     for inner, one in (params.mapping if params is not None else {}).items():
         if one.value == "auto":
@@ -179,7 +179,7 @@ def _optimizer(draft: Draft, block: Entry | None) -> None:
             draft.put("optimizer.betas", tuple(number(part) for part in one.items), one)
         elif inner in ("torch_adam", "adam_w_mode", "bias_correction"):
             same = boolean(one) is not (inner == "torch_adam")
-            draft.note(one, "it decides which kernel runs") if same or inner == "torch_adam" else draft.error(
+            draft.note(one, "it only chooses a kernel") if same or inner == "torch_adam" else draft.error(
                 one, f"`{inner}` is always on in a bundle's AdamW"
             )
         else:
@@ -187,8 +187,8 @@ def _optimizer(draft: Draft, block: Entry | None) -> None:
 
 
 def _scheduler(draft: Draft, block: Entry | None) -> None:
-    """Import `scheduler`: WarmupLR becomes `constant`, WarmupDecayLR `linear`, and WarmupCosineLR `cosine`. The trainer
-    uses this schedule, whatever its own argument `lr_scheduler_type` is.
+    """Import `scheduler`: WarmupLR becomes `constant`, WarmupDecayLR `linear`, and WarmupCosineLR `cosine`. The
+    schedule of the DeepSpeed file overrides the trainer's argument `lr_scheduler_type`.
     """
     if block is None:
         return
@@ -197,7 +197,7 @@ def _scheduler(draft: Draft, block: Entry | None) -> None:
         "" if kind is None else str(kind.value)
     )
     if kind is not None and name is None:
-        draft.error(kind, "the language has no such schedule", "leave the block out and write `lr_scheduler_type`")
+        draft.error(kind, "xpc has no such schedule", "leave the block out and write `lr_scheduler_type`")
     elif kind is not None:
         old = draft.settings.pop("schedule", None)
         if old is not None and old.entry is not None and old.text != name:
@@ -226,9 +226,9 @@ def _scheduler(draft: Draft, block: Entry | None) -> None:
             else:
                 draft.error(one, "a schedule ends with the run", "write `max_steps` with this number, or leave it out")
         elif inner == "warmup_type" and one.value in ("log", "linear"):
-            draft.note(one, "reported with the schedule" if one.value == "log" else "the language's warm-up is linear")
+            draft.note(one, "reported with the schedule" if one.value == "log" else "a spec's warm-up is linear")
         else:
-            draft.error(one, "the language's schedules have no such parameter")
+            draft.error(one, "xpc's schedules have no such parameter")
 
 
 def _level(draft: Draft, level: Entry | None) -> int | None:
@@ -281,10 +281,10 @@ def offload(draft: Draft, optimizer: Entry | None, param: Entry | None, level: i
         if word in ("cpu", "none"):
             on[name] = word == "cpu"
         else:
-            draft.error(device or block, "these can be offloaded only to the CPU", "write `cpu` or `none`")
+            draft.error(device or block, "a spec offloads only to the CPU", "write `cpu` or `none`")
         for inner, one in block.mapping.items():
             if inner == "pin_memory" and on.get(name) and boolean(one):
-                draft.note(one, "a bundle states the same")
+                draft.note(one, "a bundle has this value anyway")
             elif inner != "device" and not on.get(name):
                 draft.note(one, "nothing is offloaded")
         if device is not None and word == "none":
@@ -295,13 +295,13 @@ def offload(draft: Draft, optimizer: Entry | None, param: Entry | None, level: i
         if one and on.get(name)
     ]
     if on.get("param") and level != 3 and devices:
-        draft.note(devices[-1], "parameters are sharded by zero3 only")
+        draft.note(devices[-1], "only zero3 shards and offloads parameters")
         on["param"] = False
     if on.get("param") and not on.get("optimizer") and devices:
         draft.mark(devices[-1], "mapped", "strategy")
         draft.differs(
             "offload_param",
-            "the source keeps only the weights in host memory; a spec can offload only the optimizer, or both. This "
+            "the source offloads only the weights; a spec can offload only the optimizer states, or both. This "
             "spec offloads nothing: the numbers are the same, but the run needs more GPU memory",
             devices[-1],
         )
@@ -311,8 +311,8 @@ def offload(draft: Draft, optimizer: Entry | None, param: Entry | None, level: i
 
 
 def inline(draft: Draft, block: Entry, value: object = None) -> None:
-    """Import `deepspeed_config` of accelerate's YAML. It has keys such as `zero_stage`, which a DeepSpeed file names
-    differently.
+    """Import `deepspeed_config` of accelerate's YAML. Its keys have other names than in a DeepSpeed file: `zero_stage`
+    is the file's `zero_optimization.stage`.
     """
     table = block.mapping
     found = _level(draft, table.get("zero_stage"))
@@ -362,6 +362,6 @@ def ulysses(draft: Draft, block: Entry | None) -> None:
                 draft.default("model.attn", attention, "the attention that splits sequences")
                 draft.mark(one, "mapped", "model.attn")
         elif name in ("cp_size", "tp_size") and value is not None and value > 1:
-            draft.error(one, "under DeepSpeed only `sp_size` splits sequences")
+            draft.error(one, "under DeepSpeed, `sp_size` is the only mesh size that a spec can set")
         else:
             draft.note(one, "a bundle sets this value itself")

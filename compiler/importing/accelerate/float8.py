@@ -11,9 +11,11 @@ from xpc.compiler.importing.text.entries import Entries, Entry, boolean, text
 from xpc.compiler.language.schema import ADAPTERS
 
 TORCHAO = ("ao", "torchao", "auto", "no")
-"""Values of `backend` that stand for torchao. accelerate and LLaMA-Factory try torchao first if no backend is named."""
+"""Values of `backend` for which a run uses torchao. Without a backend, accelerate and LLaMA-Factory also try torchao
+first.
+"""
 OTHERS = {"te": "Transformer Engine", "transformer_engine": "Transformer Engine", "msamp": "MS-AMP"}
-GATHERED = "a bundle gathers weights in fp8 under fsdp, and only there"
+GATHERED = "a bundle gathers weights in fp8 under fsdp, and under no other strategy"
 STRATEGIES = ("ddp", "fsdp")
 
 
@@ -63,7 +65,7 @@ def _belonging(draft: Draft, one: Entry, name: str) -> None:
     elif one.off:
         draft.note(one, "it is off")
     else:
-        draft.error(one, "accelerate's settings of torchao have no such key", "leave it out")
+        draft.error(one, "accelerate has no such key for torchao", "leave it out")
 
 
 def _obstacle(draft: Draft) -> str:

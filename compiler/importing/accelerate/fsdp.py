@@ -34,7 +34,7 @@ def fsdp(draft: Draft, block: Entry | None) -> None:
         sharding, word, reshard = reshard, str(reshard.value).upper(), None
     name, kept = SHARDING.get(word, ("fsdp1", None))
     if sharding is not None and not sharding.empty and word not in SHARDING:
-        draft.error(sharding, "FSDP has FULL_SHARD, SHARD_GRAD_OP, NO_SHARD and HYBRID_SHARD")
+        draft.error(sharding, "FSDP has the strategies FULL_SHARD, SHARD_GRAD_OP, NO_SHARD and HYBRID_SHARD")
     name = "fsdp" if second and name == "fsdp1" else name
     if name == "fsdp" and not draft.stack.facts.fsdp2 and version is not None:
         other = able(lambda one: one.facts.fsdp2)
@@ -74,11 +74,12 @@ def _fsdp_rest(draft: Draft, table: Entries) -> None:
     if again is not None and boolean(again):
         trainer = draft.settings.get("memory.checkpointing")
         if trainer is not None and trainer.text == "false":
-            # transformers refuses the two keys together, so a file that recomputes by FSDP turns the trainer's key off
+            # transformers refuses both keys together, so a file that checkpoints by FSDP turns off the trainer's
+            # `gradient_checkpointing`
             del draft.settings["memory.checkpointing"]
             if trainer.entry is not None:
-                draft.note(trainer.entry, "FSDP recomputes activations instead of the trainer")
-        draft.put("memory.checkpointing", True, again, "one setting turns on recomputation, by FSDP or by the trainer")
+                draft.note(trainer.entry, "FSDP recomputes the activations, not the trainer")
+        draft.put("memory.checkpointing", True, again, "one setting turns on recomputation, by FSDP or the trainer")
     elif again is not None:
         draft.note(again, "`gradient_checkpointing` decides")
     for key, one in table.items():
@@ -88,13 +89,13 @@ def _fsdp_rest(draft: Draft, table: Entries) -> None:
         if one.empty:
             draft.note(one, NULL)
         elif row is not None and is_usual(row, one):
-            draft.note(one, "a bundle states the same")
+            draft.note(one, "a bundle has this value anyway")
         elif key == "fsdp_transformer_layer_cls_to_wrap":
-            draft.note(one, "the model names its layers")
+            draft.note(one, "the model's class names the layers to wrap")
         elif key == "fsdp_limit_all_gathers":
             draft.note(one, "a bundle keeps torch's default")
         elif not draft.keep_in_extra("accelerate", key, one):
-            draft.error(one, f"the FSDP of {draft.stack.name} has no such key, or a bundle sets the key itself")
+            draft.error(one, f"FSDP in {draft.stack.name} has no such key, or a bundle sets the key itself")
 
 
 def mesh(draft: Draft, block: Entry | None) -> None:
@@ -122,12 +123,12 @@ def mesh(draft: Draft, block: Entry | None) -> None:
         elif key.startswith(("cp_", "sp_")) and key not in ("sp_size",):
             draft.note(one, "a bundle sets this value itself")
         else:
-            draft.error(one, "the language has no tensor parallelism, and Ulysses parallelism only under ZeRO")
+            draft.error(one, "xpc has no tensor parallelism, and Ulysses parallelism only under ZeRO")
 
 
 def _sharding(draft: Draft, entry: Entry) -> tuple[str, bool | None] | None:
-    """The row of SHARDING for the strategy that `fsdp` names. If `fsdp` names two strategies or an unknown word, an
-    error is reported, and the result is None.
+    """The row of SHARDING for the strategy in `fsdp`, such as `full_shard`. Reports an error and returns None if `fsdp`
+    names two strategies or contains an unknown word.
     """
     terms = ["full_shard"] if boolean(entry) else [one.lower() for one in words(entry) or []]
     old = [one for one in terms if one.upper() in SHARDING]
@@ -167,7 +168,7 @@ def trainer_fsdp(draft: Draft, named: Entries) -> None:
     if kept is False:
         draft.put("strategy.reshard", False, entry)
     draft.note(wrap, "the model names its layers")
-    draft.note(least, "the layers are wrapped by their class")
+    draft.note(least, "a bundle always wraps the layers by their class")
     if config is not None and inner:
         if outer is not None and not any(key.endswith("version") for key in inner):
             config = Entry(config.key, {**inner, "fsdp_version": outer}, config.file, config.line)

@@ -8,23 +8,23 @@ from xpc.compiler.importing.trl import model as models
 from xpc.compiler.registry.family_modules import family_modules
 
 BEYOND = ("lm_head", "embed_tokens", "embed_out", "wte", "wpe", "output", "embed_in")
-"""Modules that `lora_target_linear` does not adapt. `lora_target_modules` can name them in addition."""
+"""Linear modules to which `lora_target_linear` adds no adapter; `lora_target_modules` can name them too."""
 READ = ("lora_model_dir", "lora_r", "lora_alpha", "lora_dropout", "lora_target_linear", "lora_target_modules",
         "peft_init_lora_weights")  # fmt: skip
-"""Keys about adapters that functions of this module import. ADAPTER_OPTIONS has the keys that need no function."""
+"""Keys about adapters that functions of this module import. The remaining keys are in ADAPTER_OPTIONS."""
 ADAPTER_OPTIONS = {
     "peft_use_rslora": "lora.rslora", "peft_use_dora": "lora.dora", "lora_modules_to_save": "lora.modules_to_save",
     "lora_target_parameters": "lora.parameters", "loraplus_lr_ratio": "lora.lr_ratio",
     "loraplus_lr_embedding": "lora.embedding_lr",
 }  # fmt: skip
-"""Maps each key about adapters that needs no function to the setting with the same meaning. The order matters:
-`loraplus_lr_embedding` becomes a setting that is legal only together with the setting of `loraplus_lr_ratio`.
+"""Maps keys about adapters to the setting with the same meaning. The order matters: the setting of
+`loraplus_lr_embedding` is legal only after that of `loraplus_lr_ratio`.
 """
 
 
 def adapter(draft: Draft, named: Entries) -> None:
-    """Set the adapter, its target modules, and the quantization of its base model. If `adapter` is neither lora nor
-    qlora, report that the other keys about adapters have no effect.
+    """Set the adapter, its target modules, and the quantization of its base model. For any other `adapter` than lora
+    and qlora, report that the remaining keys about adapters have no effect.
     """
     kind, four, eight = named.get("adapter"), named.get("load_in_4bit"), named.get("load_in_8bit")
     word = "" if kind is None or kind.empty else str(text(kind)).lower()
@@ -55,12 +55,12 @@ def adapter(draft: Draft, named: Entries) -> None:
 
 
 def _no_adapter(draft: Draft, named: Entries, word: str) -> None:
-    """Report that no adapter is trained. `word` is the value of `adapter`, if it is a kind of adapter that xpc does not
-    have.
+    """Report that no adapter is trained. `word` is the value of `adapter` if xpc does not support this kind, such as
+    `ia3`.
     """
     inside = [named[key] for key in ("adapter", *READ, *ADAPTER_OPTIONS) if key in named]
     if word:
-        draft.error(inside[0], "the language has lora and qlora")
+        draft.error(inside[0], "xpc supports lora and qlora")
     for one in inside:
         draft.note(one, "no adapter is trained")
     for switch in (named.get("load_in_4bit"), named.get("load_in_8bit")):
@@ -71,14 +71,14 @@ def _no_adapter(draft: Draft, named: Entries, word: str) -> None:
 
 
 def _quantization(draft: Draft, options: Entry | None, on: bool) -> None:
-    """Import the options of bitsandbytes. `on` is true if the base model has 4 bits."""
+    """Import the options of bitsandbytes. `on` is true if the base model is quantized to 4 bits."""
     for key, one in ({} if options is None else options.mapping).items():
         if key == "bnb_4bit_use_double_quant" and on:
             draft.setting("lora.double_quant", one)
         elif not on or (key == "bnb_4bit_quant_type" and one.value == "nf4"):
             draft.note(one, "a bundle does the same")
         else:
-            draft.error(one, "a bundle quantizes 4 bits as nf4, and computes in the run's precision")
+            draft.error(one, "a bundle quantizes to nf4, and computes in the run's precision")
     if on:
         draft.default("lora.double_quant", True, "not set: axolotl's default")
 
@@ -88,7 +88,7 @@ def _targets(draft: Draft, named: Entries) -> None:
     names = [] if modules is None else words(modules) or []
     if linear is not None and boolean(linear) and not {*names} & {*BEYOND}:
         draft.put("lora.targets", "all-linear", linear)
-        draft.note(modules, "`lora_target_linear` takes every linear layer")
+        draft.note(modules, "`lora_target_linear` selects every linear layer")
     elif linear is not None and boolean(linear) and modules is not None:
         draft.note(linear, "`lora_target_modules` lists them")
         if {*names} >= {*family_modules()["llama"].linear.values()}:

@@ -20,8 +20,8 @@ EVERYONE = ("system", "user", "assistant", "tool")
 
 @record
 class TrainedTurns:
-    """The turns that are trained on: their roles, and the key of the file that states them. `every_end` says whether
-    the end-of-turn tokens of all turns are trained on.
+    """The turns that are trained on: their roles, and the imported key that states them. `every_end` is true if the
+    end-of-turn tokens of all turns, also of the user's, are trained on.
     """
 
     roles: tuple[str, ...] = axolotl_templates.ASSISTANT
@@ -40,14 +40,14 @@ def learned(draft: Draft, named: Entries) -> TrainedTurns:
         ends = one.mapping.get("train_on_eot", ends)
         given = tuple(dict.fromkeys(ROLES.get(name, name) for name in words(roles) or [])) if roles is not None else ()
         if roles is not None and not given:
-            draft.error(roles, "no turn would be learned", "name the speakers whose turns are learned")
+            draft.error(roles, "the run would train on no turn", "name the roles whose turns are trained on")
         elif roles is not None:
             corpus.everything(draft, roles, "answers are trained on")
         for key in ("train_on_eos", "train_on_eot"):
             if key in one.mapping and (one.mapping[key].empty or one.mapping[key].value in ("turn", "all")):
-                draft.note(one.mapping[key], "the token that ends a turn is trained whenever the turn is trained")
+                draft.note(one.mapping[key], "a run trains on the end-of-turn token of every turn on which it trains")
             elif key in one.mapping:
-                draft.error(one.mapping[key], "the end of every answer is always in the loss", "write `turn` or `all`")
+                draft.error(one.mapping[key], "a run always trains on the end of every answer", "write `turn` or `all`")
         every = ends is not None and ends.value == "all"
         found.append(TrainedTurns(given or axolotl_templates.ASSISTANT, every, roles or ends))
     everyone = named.get("train_on_inputs")
@@ -55,14 +55,14 @@ def learned(draft: Draft, named: Entries) -> TrainedTurns:
         return TrainedTurns(EVERYONE, any(one.every_end for one in found), everyone)
     for other in found[1:]:
         if (other.roles, other.every_end) != (found[0].roles, found[0].every_end):
-            draft.error(other.entry or found[0].entry or named["datasets"], "the data sets train on different turns",
-                        "a spec trains on the same turns in all sources")  # fmt: skip
+            draft.error(other.entry or found[0].entry or named["datasets"], "the datasets train on different turns",
+                        "a spec trains on the same roles in all datasets")  # fmt: skip
     return found[0] if found else TrainedTurns()
 
 
 def template(draft: Draft, named: Entries, overrides: Overrides, marks: TrainedTurns) -> bool:
-    """Set the chat template. `marks` are the turns that axolotl trains on. If it trains on other turns than the
-    assistant's, the template must mark these turns. The function returns True if the template does so.
+    """Set the chat template. `marks` are the turns that axolotl trains on. Returns True if they include other turns
+    than the assistant's and the template marks all of them.
     """
     entry, body = _template_entry(draft, named, "chat_template"), _template_entry(draft, named, "chat_template_jinja")
     word = "" if entry is None or entry.empty else str(text(entry))
@@ -96,7 +96,7 @@ def template(draft: Draft, named: Entries, overrides: Overrides, marks: TrainedT
     elif fallback and known is None:
         draft.note(entry, "the tokenizer's own chat template")
         draft.differs(
-            "chat_template", f"axolotl uses `{usual}` if the tokenizer has no template, where the spec fails", entry
+            "chat_template", f"axolotl uses `{usual}` if the tokenizer has no template, and the spec fails", entry
         )
     elif body_of is not None:
         put_template(draft, body_of, entry)
@@ -109,8 +109,8 @@ def template(draft: Draft, named: Entries, overrides: Overrides, marks: TrainedT
         draft.note(entry, "the tokenizer's own chat template")
         draft.differs(
             "chat_template",
-            f"axolotl renders by its own `{word}`; the spec uses the template of the tokenizer "
-            '(`model(chat_template=file("x.jinja"))` names another)',
+            f"axolotl renders with its own `{word}`; the spec uses the tokenizer's template "
+            '(`model(chat_template=file("x.jinja"))` replaces it)',
             entry,
         )
     if more and marks.entry is not None:
@@ -120,18 +120,18 @@ def template(draft: Draft, named: Entries, overrides: Overrides, marks: TrainedT
 
 def _system(draft: Draft, system: Entry | None) -> None:
     stated = system is not None and not system.empty
-    why = "axolotl writes the system prompt into the saved chat template, not into the rows"
+    why = "axolotl writes this system prompt only into the saved chat template, not into the rows"
     draft.note(system, why if stated else "null: none")
 
 
 def _report_turns(draft: Draft, marks: TrainedTurns, entry: Entry) -> None:
-    """Report that the spec's template does not mark those turns that the file trains on."""
+    """Report that the spec's chat template does not mark all turns on which the file trains."""
     if marks.roles != EVERYONE:
         draft.error(entry, "a bundle can train on these turns only with the templates chatml, llama3 and gemma")
     else:
         draft.differs(
             "train_on_inputs",
-            "axolotl learns the text of every turn and its end; the spec also learns the template's words around them",
+            "axolotl trains on the text and the end of every turn; the spec also on the template's text around them",
             entry,
         )
 
@@ -154,8 +154,8 @@ def arguments(draft: Draft, named: Entries) -> None:
 
 
 def _template_entry(draft: Draft, named: Entries, key: str) -> Entry | None:
-    """The entry of a key about templates, such as `chat_template`. Each dataset can state the key, and so can the top
-    level of the file. The values of datasets take precedence; it is an error if two datasets have different values.
+    """The entry of a key about templates, such as `chat_template`. Each dataset and the top level of the file can state
+    the key. The datasets take precedence; different values in two datasets are an error.
     """
     listed, shared = named.get("datasets"), named.get(key)
     parts = [] if listed is None else [one.mapping.get(key) for one in listed.items]
@@ -168,17 +168,17 @@ def _template_entry(draft: Draft, named: Entries, key: str) -> Entry | None:
                                                 if len(given) < len(parts) else set())  # fmt: skip
     for one in given:
         if len(values) > 1:
-            draft.error(one, "a spec renders all its sources by one template")
+            draft.error(one, "a spec renders all datasets with one template")
         else:
             draft.mark(one, "mapped", "model.chat_template")
     if shared is not None and shared is not given[0]:
-        draft.note(shared, "the data sets name their own templates")
+        draft.note(shared, "each dataset names a template")
     return given[0]
 
 
 CONVERSATIONS = {"chatml": "chatml", "llama-3": "llama3", "llama3": "llama3", "gemma": "gemma"}
-"""Maps names of FastChat's conversation templates to names of axolotl's chat templates. Older sharegpt datasets state
-them, as in `conversation: llama-3`.
+"""Maps a FastChat conversation template, which an older sharegpt dataset names (`conversation: llama-3`), to axolotl's
+chat template.
 """
 
 
@@ -191,18 +191,16 @@ def _conversation(draft: Draft, entry: Entry) -> Entry | None:
         return None
     word = str(text(named)).lower()
     if word not in CONVERSATIONS:
-        draft.error(named, "axolotl has no chat template that equals FastChat's conversation of this name",
+        draft.error(named, "axolotl has no chat template that equals FastChat's template of this name",
                     "write `chat_template` with the template of the rows")  # fmt: skip
         return None
     return Entry(named.key, CONVERSATIONS[word], named.file, named.line, word)
 
 
 def _tokenizers_own(draft: Draft, named: Entries, own: bool, renders: bool, known: ModelFacts | None) -> None:
-    """Use the tokenizer's own template. If it equals one of the templates in BUILT_IN, write it with axolotl's loss
-    mask.
+    """Use the tokenizer's own template. If it is in BUILT_IN, write it with axolotl's loss mask.
 
-    If xpc does not know the template, a difference is reported: TRL may train on the newline after an answer, and
-    axolotl does not.
+    If xpc does not know it, report a difference: TRL may train on the newline after an answer, and axolotl does not.
     """
     if own or not renders or draft.method != "sft":
         return
@@ -215,14 +213,14 @@ def _tokenizers_own(draft: Draft, named: Entries, own: bool, renders: bool, know
     elif native is None and not draft.model.startswith((".", "/")):
         draft.differs(
             "chat_template",
-            "axolotl learns the text of an answer and the token that ends it; the spec learns what TRL marks in the "
+            "axolotl trains on the text and the end token of an answer; the spec trains on what TRL marks in the "
             "tokenizer's template, which may include the newline after it",
         )
 
 
 def _repeated_tokens(draft: Draft, named: Entries, name: str) -> None:
-    """Report a difference in preference pairs: axolotl writes one token twice that a run of the spec writes once. In
-    DPO, it is the bos token before the question; in ORPO, it is the end token after the answer.
+    """Report that axolotl writes a token of a preference pair twice, and a run of the spec once: in DPO the bos token
+    before the question, in ORPO the end token after the answer.
     """
     one = axolotl_templates.TURNS.get(name)
     kinds = [part.mapping.get("type") for part in named["datasets"].items] if "datasets" in named else []
@@ -238,8 +236,7 @@ def _repeated_tokens(draft: Draft, named: Entries, name: str) -> None:
     if draft.method == "orpo" and one.after:
         draft.differs(
             "datasets.type",
-            "axolotl trains each answer on two end tokens with a newline between them; a run of the spec trains it on "
-            "one",
+            "axolotl trains on two end tokens after each answer, with a newline between them; the spec trains on one",
             written[0],
         )
 
@@ -256,23 +253,21 @@ def _end(draft: Draft, named: Entries, name: str, known: ModelFacts | None) -> N
     if end not in tokens and not (chats and ends is None and eos is None) and draft.method == "sft":
         draft.differs(
             "eot_tokens",
-            f"axolotl learns {end} at the end of an answer only if it is the tokenizer's eos_token; the spec always "
-            "learns it",
+            f"axolotl trains on {end} at the end of an answer only if it is the tokenizer's eos_token; the spec always "
+            "trains on it",
             ends,
         )
 
 
 def _jinja(draft: Draft, body: Entry, overrides: Overrides) -> None:
-    """Set the template to that of `chat_template_jinja`. As in axolotl, the value is the name of a file, if a file of
-    this name exists, and otherwise the Jinja text itself.
+    """Set the template from `chat_template_jinja`: the value is the name of a file if this file exists, and otherwise
+    the Jinja text itself, as in axolotl.
     """
     written = text(body) or ""
     data: bytes | None = written.encode()
     if "{" not in written or "\n" not in written:
         data = overrides.read(written) or (data if "{" in written else None)
     if data is None:
-        draft.error(
-            body, "the file of the template does not exist", "put the template's file next to the imported file"
-        )
+        draft.error(body, "the template's file does not exist", "put the template's file next to the imported file")
         return
     put_template(draft, data, body)

@@ -34,13 +34,11 @@ COLUMNS = {
     "prompt_pairs": ("prompt", "chosen", "rejected"),
     "argilla": ("instruction", "chosen_response", "rejected_response"),
 }
-"""Maps the last part of a dataset type to the columns of its preference pairs. For example, `chatml.intel` has the
-columns `question`, `chosen` and `rejected`, so `intel` is mapped to these names.
+"""Maps the last part of a dataset type to the columns of its preference pairs. For example, `intel`, from the type
+`chatml.intel`, is mapped to `question`, `chosen` and `rejected`.
 """
 CONVERSATIONS = ("argilla_chat", "ultra")
-"""In a dataset type such as `chatml.ultra`, the last part says what the rows are. For these last parts, both answers of
-a preference pair are conversations.
-"""
+"""Last parts of a dataset type for which both answers of a preference pair are conversations, as in `chatml.ultra`."""
 SYSTEM = "axolotl puts the column `system` before the question, and the spec does not read that column"
 
 
@@ -82,7 +80,7 @@ def _order(draft: Draft, named: Entries) -> None:
         if one is not None and key == "shuffle_merged_datasets" and not one.empty:
             draft.put("data.shuffle", boolean(one), one)
         elif one is not None:
-            draft.note(one, "each part is read completely")
+            draft.note(one, "a run reads every dataset completely, in any order of merging")
     order = named.get("curriculum_sampling")
     if order is not None and not order.empty:
         draft.put("data.shuffle", not boolean(order), order)
@@ -104,7 +102,7 @@ def _source(draft: Draft, entry: Entry, raw: bool, named: Entries) -> None:
     names = [path]
     if files is not None and path.value in ("json", "csv", "parquet", "text") and files.items:
         names = list(files.items)  # several files are one dataset, as in the datasets library
-        draft.mark(path, "mapped", "the file name tells the format")
+        draft.mark(path, "mapped", "the ending of the file name states the format")
         draft.mark(files, "mapped", "data")
     elif files is not None and files.items and all(inside := [corpus.inside(path, one) for one in files.items]):
         names = [one for one in inside if one is not None]
@@ -121,7 +119,7 @@ def _source(draft: Draft, entry: Entry, raw: bool, named: Entries) -> None:
     if len(names) > 1 and shards is not None and not shards.off:
         draft.error(
             shards,
-            "a spec takes a part of one file, not of several together",
+            "a spec can take a part of one file, not of several files together",
             "write these rows to a file, and name it by `--data`",
         )
     each = [corpus.source(draft, name, table.get("name"), table.get("split")) for name in names]
@@ -144,9 +142,7 @@ def _source(draft: Draft, entry: Entry, raw: bool, named: Entries) -> None:
 
 
 def _system_column(draft: Draft, path: Entry | None, overrides: Overrides) -> None:
-    """Set `data.system_column` if a local file of conversations also has a column `system`, because axolotl reads this
-    column.
-    """
+    """Set `data.system_column` if a local file of conversations has a column `system`, which axolotl reads too."""
     name = None if path is None else text(path)
     data = overrides.read(name) if name is not None and name.endswith(".jsonl") else None
     try:
@@ -163,8 +159,8 @@ def _system_column(draft: Draft, path: Entry | None, overrides: Overrides) -> No
 
 
 def _shape(draft: Draft, table: Entries, word: str, location: Entry) -> tuple[str, tuple[str, ...]]:
-    """Find out the format of the rows for the dataset type `word`. Returns a pair: the format, such as `messages`, and
-    the names of the columns if the dataset uses other names than this format.
+    """Find the format of the rows for the dataset type `word`. Returns the format, such as `messages`, and the columns
+    if their names differ from the format's.
     """
     messages, chosen, rejected = (table.get(key) for key in ("field_messages", "field_chosen", "field_rejected"))
     field = table.get("field", table.get("text_column"))
@@ -199,8 +195,8 @@ def _shape(draft: Draft, table: Entries, word: str, location: Entry) -> tuple[st
     if not word or (location.key.endswith("type") and location.empty):
         draft.warn(
             location,
-            "without a type axolotl reads rows that are tokens already: `input_ids`, `attention_mask` and `labels`",
-            "if the rows are text, write their `type`, or name them by `--data`",
+            "without a `type`, axolotl expects tokenized rows: `input_ids`, `attention_mask` and `labels`",
+            "if the rows are text, write their `type`, or name a local file by `--data`",
         )
         return "tokens", ()
     _unknown_type(draft, word, location)
@@ -212,14 +208,14 @@ def _unknown_type(draft: Draft, word: str, location: Entry) -> None:
     if word == "input_output":
         draft.error(
             location,
-            "a row is a list of segments, each learned or not by its `label`, and a spec has no such shape",
-            "if only the last segment of each row is learned, write this segment as `completion` and the segments "
+            "a row is a list of segments, whose `label` says whether it is trained on; a spec has no such row format",
+            "if only the last segment of each row is trained on, write it as `completion` and the segments "
             "before it as `prompt`, and name the new rows by `--data`",
         )
     elif word.partition(".")[0] in INSTRUCTION or word.partition(":")[0] in INSTRUCTION:
         draft.error(
             location,
-            "axolotl puts a text of its own around the columns, which a spec cannot do",
+            "axolotl adds its own text around the columns, which a spec cannot do",
             "write that text into rows with `prompt` and `completion`, and pass the file of these rows with `--data`",
         )
     else:
@@ -228,7 +224,7 @@ def _unknown_type(draft: Draft, word: str, location: Entry) -> None:
 
 
 PAIRS = {("role", "content"): "messages", ("from", "value"): "conversations"}
-"""Maps the two keys of a message to the row format that they show: ("from", "value") to `conversations`."""
+"""Maps the two keys of a message to its row format: ("from", "value") to `conversations`."""
 
 
 def _messages(draft: Draft, table: Entries, older: bool, location: Entry) -> str:
@@ -246,7 +242,7 @@ def _messages(draft: Draft, table: Entries, older: bool, location: Entry) -> str
         if key not in ("role", "content") and not (key in ("tool_calls", "name") and text(one) == key):
             draft.differs(
                 "message_property_mappings",
-                f"axolotl passes `{key}` of a message to the template; the runtime does not",
+                f"axolotl passes a message's `{key}` to the chat template; a run of the spec does not",
                 one,
             )
     speakers(draft, table.get("roles"), shape or "messages")
@@ -260,7 +256,7 @@ def speakers(draft: Draft, entry: Entry | None, shape: str) -> None:
     for role, one in ({} if entry is None else entry.mapping).items():
         names = words(one)
         if role not in ROLES or names is None:
-            draft.error(one, f"the spec names the speakers {', '.join(ROLES)}, each by a list of names")
+            draft.error(one, f"a spec has a list of names for each of the roles {', '.join(ROLES)}")
             continue
         usual = {} if shape == "messages" else KNOWN
         own = [name for name in dict.fromkeys(names) if usual.get(name, name) != role]
@@ -269,8 +265,8 @@ def speakers(draft: Draft, entry: Entry | None, shape: str) -> None:
 
 
 def _chat_template(draft: Draft, word: str, location: Entry, texts: bool) -> None:
-    """Set axolotl's chat template for dataset types such as `chatml.intel`, whose columns axolotl renders as turns.
-    `texts` is true if the columns contain texts instead of messages; the spec must then make turns of them.
+    """Set axolotl's chat template for dataset types such as `chatml.intel`, whose columns axolotl renders as turns. If
+    the columns contain texts instead of messages (`texts`), the spec must make turns of them.
     """
     name = word.partition(".")[0]
     body = axolotl_templates.axolotl_template(name, stripped=draft.method != "reward")
@@ -304,7 +300,7 @@ def _pair(draft: Draft, word: str, location: Entry, messages: Entry | None, chos
     if draft.method == "orpo" or last in CONVERSATIONS:
         _chat_template(draft, word, location, texts=False)
         if last == "argilla_chat" and not head.startswith("chat_template"):
-            draft.differs("datasets.type", "axolotl reads the first question and its answers; the spec reads the "
+            draft.differs("datasets.type", "axolotl reads only the first question and its answers; the spec reads the "
                           "complete conversation", location)  # fmt: skip
         return ()
     if word.startswith("bradley_terry.chat_template"):
@@ -324,7 +320,7 @@ def _pair(draft: Draft, word: str, location: Entry, messages: Entry | None, chos
     if last not in ("default", "chatml", "llama3", ""):
         draft.error(
             location,
-            f"the type `{word[:40]}` of preference pairs is not known",
+            f"xpc does not know the type `{word[:40]}` of preference pairs",
             "write the rows as `prompt`, `chosen` and `rejected`",
         )
     if head or last in ("chatml", "llama3"):
@@ -347,7 +343,7 @@ def _other_keys(draft: Draft, table: Entries) -> None:
             continue
         if key in ("message_property_mappings", "roles"):
             for part in one.mapping.values():
-                corpus.everything(draft, part, "the run reads the usual names of speakers without this key")
+                corpus.everything(draft, part, "a run knows the usual names of roles without this key")
         elif key in ("message_field_role", "message_field_content"):
             draft.mark(one, "mapped", "data { format }")
         elif key in ("roles_to_train", "train_on_eos", "train_on_eot", "chat_template", "chat_template_jinja"):
@@ -361,12 +357,12 @@ def _other_keys(draft: Draft, table: Entries) -> None:
         elif key in ("field_thinking", "template_thinking_key", "field_tools", "type"):
             draft.reserve(one, f"{key}: {text(one)}", "the runtime reads only role and content of a message")
         elif key != "path" and not one.mapping:
-            draft.error(one, "the language has no such option for a source")
+            draft.error(one, "a spec has no such option for a dataset")
 
 
 def _mask(draft: Draft, named: Entries, marked: bool) -> None:
-    """Set the loss mask. Unless `train_on_inputs` is on, the loss includes only answers. `marked` is true if the chat
-    template itself marks the turns to train on.
+    """Set the loss mask: the loss includes only answers, or everything if `train_on_inputs` is on. `marked` is true if
+    the chat template marks the turns to train on.
     """
     entry = named.get("train_on_inputs")
     prompts_too = entry is not None and boolean(entry) is True

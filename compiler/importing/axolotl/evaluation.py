@@ -12,8 +12,8 @@ PLACES = ("path", "name", "split", "ds_type", "data_files", "revision", "trust_r
 
 
 def _test_sets(draft: Draft, entry: Entry | None, listed: Entry | None) -> None:
-    """Set `eval.data` from `test_datasets`. If the rows of a test set need another format than the training rows, an
-    error is reported.
+    """Set `eval.data` from `test_datasets`. A test set whose rows have another format than the training rows is an
+    error.
     """
     if entry is None or entry.empty:
         draft.note(entry, "null: none")
@@ -25,8 +25,8 @@ def _test_sets(draft: Draft, entry: Entry | None, listed: Entry | None) -> None:
         keys = {key for key in (*trained, *table) if key not in PLACES}
         unexpected = [key for key in sorted(keys) if _shown(table, key) != _shown(trained, key)]
         if unexpected:
-            draft.error(table.get(unexpected[0], one), "a spec reads evaluation data as it reads training data",
-                        "give both the same keys")  # fmt: skip
+            draft.error(table.get(unexpected[0], one), "a spec reads evaluation rows like training rows",
+                        "give the test set the keys of the training set")  # fmt: skip
             continue
         split = table.get("split")
         found = corpus.source(draft, table.get("path", one), table.get("name"), split)
@@ -37,13 +37,15 @@ def _test_sets(draft: Draft, entry: Entry | None, listed: Entry | None) -> None:
             found = Source(revised(draft, found.ref, table["revision"]))
         for key in table:
             if (one.file, table[key].key) not in draft.outcomes:
-                corpus.everything(draft, table[key], "the same as for the training data")
+                corpus.everything(draft, table[key], "the training data has the same value")
         refs += [] if found is None else [found.ref]
     if refs:
         draft.raw("eval.data", f"[{', '.join(refs)}]" if len(refs) > 1 else refs[0], entry)
     if len(refs) > 1:
         draft.differs(
-            "test_datasets", "axolotl evaluates on all these sets together; the spec evaluates on each of them", entry
+            "test_datasets",
+            "axolotl evaluates on all test sets together; the spec evaluates on each one separately",
+            entry,
         )
 
 
@@ -52,7 +54,7 @@ def _shown(table: Entries, key: str) -> object:
 
 
 def holdout(draft: Draft, named: Entries) -> None:
-    """Set the held-out rows or the test sets. If the file states none of the two, the run does not evaluate."""
+    """Set the held-out rows or the test sets. A file with neither does not evaluate."""
     _test_sets(draft, named.get("test_datasets"), named.get("datasets"))
     if "val_set_size" in named:
         corpus.holdout(draft, named["val_set_size"])

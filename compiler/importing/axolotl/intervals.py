@@ -1,4 +1,4 @@
-"""Compute the warm-up, the interval of evaluations and the interval of checkpoints in the same way as axolotl.
+"""Compute axolotl's warm-up and its intervals of evaluations and checkpoints.
 
 Source: axolotl 0.18.0, core/builders/ and utils/config/__init__.py (`normalize_config`).
 """
@@ -16,8 +16,8 @@ from xpc.compiler.language.kinds import EPOCH, Amount
 def intervals(draft: Draft, named: Entries) -> None:
     """Set the intervals of evaluations and checkpoints. `evals_per_epoch: 4` with 1 epoch becomes 25% of the run.
 
-    axolotl ignores `evals_per_epoch` and reads `eval_strategy` instead if there would be at most one evaluation in the
-    whole run. In the same way, it reads `save_strategy` instead of `saves_per_epoch`.
+    If `evals_per_epoch` gives at most one evaluation in the whole run, axolotl ignores it and reads `eval_strategy`;
+    for `saves_per_epoch`, it then reads `save_strategy`.
     """
     length = named.get("num_train_epochs")
     epochs = (number(length) if length is not None else None) or 1
@@ -41,7 +41,7 @@ def intervals(draft: Draft, named: Entries) -> None:
         elif one is not None and times and times * epochs > 1:
             draft.put(path, Amount("share", 1 / (times * epochs)), one)
         elif one is not None:
-            once = f"this means at most once in a run, for which axolotl reads `{kind}` instead"
+            once = f"this is at most once in the run, so axolotl ignores it and reads `{kind}`"
             draft.note(one, once if times else "it is off")
         if not draft.has(path) and has_needed(named, steps):
             switches.every(None, counted, Amount("count", 500), draft, path)
@@ -62,15 +62,15 @@ def intervals(draft: Draft, named: Entries) -> None:
 
 
 def _best(draft: Draft, entry: Entry) -> None:
-    """Import `save_strategy: best`, with which axolotl saves a checkpoint only after an evaluation with a better
-    result. A run of the spec saves after every evaluation; this difference is reported.
+    """Import `save_strategy: best`, with which axolotl saves only after an evaluation with a better result. Report that
+    a run of the spec saves after every evaluation.
     """
     evaluated = draft.settings.get("eval.every")
     if evaluated is None or evaluated.text == "never":
         draft.error(entry, "nothing is evaluated, so there is no best checkpoint", "write `steps` or `epoch`")
         return
     draft.raw("save.every", evaluated.text, entry)
-    draft.differs("save_strategy", "axolotl saves only a checkpoint that evaluates better than all before; the spec "
+    draft.differs("save_strategy", "axolotl saves only if the model evaluates better than before; the spec "
                   "saves at each evaluation", entry)  # fmt: skip
 
 
@@ -106,9 +106,7 @@ def evaluation(draft: Draft, named: Entries) -> None:
 
 
 def _counted(text: str) -> float | None:
-    """The number in an interval: 100.0 for `100` (steps), and 0.25 for `25%` (of the run). None for `epoch` and
-    `never`.
-    """
+    """The number in an interval: 100.0 for `100` steps, 0.25 for `25%` of the run, and None for `epoch` and `never`."""
     try:
         return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
@@ -116,8 +114,8 @@ def _counted(text: str) -> float | None:
 
 
 def warmup(draft: Draft, named: Entries) -> None:
-    """Set the warm-up. axolotl's default is 3 % of the run, at most 100 steps. If a warm-up is one step long, axolotl
-    makes it two steps.
+    """Set the warm-up. axolotl's default is 3 % of the run, at most 100 steps. axolotl extends a warm-up of one step to
+    two steps.
     """
     if schedule.flat(named.get("lr_scheduler_type")):
         return
@@ -130,11 +128,13 @@ def warmup(draft: Draft, named: Entries) -> None:
         draft.default("schedule.warmup", Amount("share", 0.03), "not set: axolotl's default")
         draft.differs(
             "warmup_steps",
-            "without a number axolotl warms up for 3 % of the run and at most 100 steps; the spec always for 3 %",
+            "by default, axolotl warms up for 3 % of the run but at most 100 steps; the spec always warms up for 3 %",
         )
     elif written.text == "1" and written.entry is not None:
         draft.settings.pop("schedule.warmup")
-        draft.put("schedule.warmup", Amount("count", 2), written.entry, "axolotl warms up for 2 steps if 1 is written")
+        draft.put(
+            "schedule.warmup", Amount("count", 2), written.entry, "axolotl extends a warm-up of 1 step to 2 steps"
+        )
     elif written.text.endswith("%") and length is not None:
         steps = int(float(written.text[:-1]) / 100 * length)
         draft.settings.pop("schedule.warmup")

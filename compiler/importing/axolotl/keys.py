@@ -14,17 +14,16 @@ KEYS = load("axolotl/keys.toml")
 
 
 def names(of: str = "") -> frozenset[str]:
-    """The names of all keys of axolotl and its plugins or, with `of="datasets."`, of all keys of a dataset entry.
+    """The names of all keys of axolotl and its plugins; with `of="datasets."`, those of a dataset entry.
 
-    They are the fields of axolotl's classes, which `make oracles` writes to names.txt. axolotl 0.19 removes no field of
-    0.18.
+    `make oracles` writes them, the fields of axolotl's classes, to names.txt. axolotl 0.19 has all fields of 0.18.
     """
     every = read_text(__file__, "names.txt").split()
     return frozenset(one.removeprefix(of) for one in every if one.startswith(of) and "." not in one.removeprefix(of))
 
 
 def known(draft: Draft, entries: Entries, of: str = "") -> Entries:
-    """Return the keys that axolotl knows. Any other key is ignored by axolotl, and gets a warning. With
+    """Return the entries whose keys axolotl knows, and warn about each other key, which axolotl ignores. With
     `of="datasets."`, `entries` are the keys of a dataset entry.
     """
     all_names = names(of)
@@ -56,7 +55,7 @@ PLUGINS = {
 
 
 def plugins(draft: Draft, entry: Entry, names: list[str]) -> None:
-    """Import `plugins`. Liger becomes a setting; plugins that do not change results have no effect; any other plugin is
+    """Import `plugins`. Liger becomes a setting; plugins that do not change results are irrelevant; any other plugin is
     an error.
     """
     for name in names:
@@ -70,9 +69,8 @@ def plugins(draft: Draft, entry: Entry, names: list[str]) -> None:
 
 
 def rest(draft: Draft, named: Entries) -> None:
-    """Import the switches of single Liger kernels, fp8, and `unfrozen_parameters`. Then handle the remaining keys as
-    their rows in the key table state: an `irrelevant` key is reported as one without effect, and a `comment` key is
-    kept in a comment of the spec.
+    """Import the switches of single Liger kernels, fp8, and `unfrozen_parameters`. Then handle the remaining keys by
+    the columns of the key table: report an `irrelevant` key, and keep a `comment` key in a comment of the spec.
     """
     for key, one in named.items():
         if key.startswith("liger_") and key not in KEYS:
@@ -87,20 +85,20 @@ def rest(draft: Draft, named: Entries) -> None:
 
 
 def _unfrozen(draft: Draft, entry: Entry | None) -> None:
-    """Import `unfrozen_parameters` as `freeze { except_parameters }`. The key has patterns for the names of the weights
-    that are trained. If the patterns match the complete language model, nothing is frozen.
+    """Import `unfrozen_parameters` as `freeze { except_parameters }`. The key lists patterns of the names of trained
+    weights. If they match the complete language model, nothing is frozen.
     """
     if entry is None:
         return
     names = {text(one) for one in entry.items}
     if entry.empty or (names <= LANGUAGE_MODEL and any("language_model" in str(name) for name in names)):
-        draft.note(entry, "it names all weights of the language model")
+        draft.note(entry, "it matches all weights of the language model")
     elif any(map(draft.has, ADAPTERS)):
         draft.error(
             entry, "adapters freeze every weight of the model", "`lora_modules_to_save` trains complete modules"
         )
     elif not all(names) or any(str(one).endswith("]") and ":" in str(one) for one in names):
-        draft.error(entry, "a spec names complete parameters, not a range of rows of one")
+        draft.error(entry, "a spec freezes complete parameters, not some rows of a parameter")
     else:
         draft.put("freeze", True, entry)
         draft.put("freeze.except_parameters", tuple(str(text(one)) for one in entry.items), entry)

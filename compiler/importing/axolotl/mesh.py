@@ -1,6 +1,6 @@
 """Import the sizes of axolotl's groups of processes: `dp_shard_size`, `dp_replicate_size`, `context_parallel_size`,
 `tensor_parallel_size` and `expert_parallel_size`. The number of processes is a multiple of their product. With
-`dp_shard_size: 8`, 16 processes train two replicas of the model, each sharded over 8 processes.
+`dp_shard_size: 8`, 16 processes train two replicas of the model, each on 8 processes.
 
 Source: axolotl 0.19.0, utils/distributed.py (`_get_parallel_config_kwargs`).
 """
@@ -41,13 +41,13 @@ def mesh(draft: Draft, named: Entries, overrides: Overrides, found: Machines, sh
                 draft.mark(one, "mapped", "hardware, nodes")
     for key in SIZES:
         if key in named and not draft.handled(named[key]):
-            draft.note(named[key], "the group has one process, or all processes that are left")
+            draft.note(named[key], "the group has one process, or all processes that the other groups leave")
     for key in ("tensor_parallel_size", "expert_parallel_size"):
         one = named.get(key)
         if one is not None and (integer(one) or 1) == 1:
             draft.note(one, "nothing is split")
         elif one is not None:
-            draft.error(one, f"the language has no {key.partition('_')[0]} parallelism")
+            draft.error(one, f"xpc has no {key.partition('_')[0]} parallelism")
 
 
 def _hybrid(draft: Draft, replicate: Entry | None, shard: Entry | None, world: int, product: int) -> None:
@@ -59,8 +59,8 @@ def _hybrid(draft: Draft, replicate: Entry | None, shard: Entry | None, world: i
 
 
 def _processes(sizes: dict[str, Entry], overrides: Overrides, found: Machines) -> int:
-    """The number of processes, from the command line or from the file. If neither states it, the function returns the
-    smallest number that axolotl accepts and stores it in `found`.
+    """The number of processes, from the command line or from the file. If neither states it, return the smallest number
+    that axolotl accepts, and store it in `found`.
     """
     product = math.prod(integer(one) or 1 for one in sizes.values())
     count, x, _ = (overrides.hardware or "").partition(" x ")

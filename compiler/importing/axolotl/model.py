@@ -17,8 +17,8 @@ NEUTRAL = {
 def configured(draft: Draft, named: Entries) -> None:
     """Import `model_config`, or `overrides_of_model_config`, which is its newer name.
 
-    The scaling of rotary positions becomes a setting. Any other change of config.json is an error, with two exceptions:
-    a value that does not affect training, and a value that the model or the trainer has anyway.
+    RoPE scaling becomes a setting. A value that does not affect training, or that the model or trainer has anyway, has
+    no effect. Any other change of config.json is an error.
     """
     known = registry.find_model(draft.model)
     for name in ("model_config", "overrides_of_model_config"):
@@ -31,7 +31,7 @@ def configured(draft: Draft, named: Entries) -> None:
                 draft.note(one, "the same value as in the model's config.json")
             elif key == "output_router_logits" and boolean(one) and "router_aux_loss_coef" in draft.stack.fields():
                 draft.note(
-                    one, "the bundle's trainer adds the router's loss with the coefficient in the model's config.json"
+                    one, "a bundle adds the router's auxiliary loss with the coefficient in the model's config.json"
                 )
             else:
                 draft.error(one, "a bundle uses the model's config.json unchanged",
@@ -39,13 +39,13 @@ def configured(draft: Draft, named: Entries) -> None:
 
 
 def mxfp4(draft: Draft, named: Entries) -> None:
-    """Import `model_quantization_config`. The value `Mxfp4Config` with `dequantize: true` is kept in a comment, because
-    transformers itself decides how it reads MXFP4 weights. Any other value is an error.
+    """Import `model_quantization_config`. `Mxfp4Config` with `dequantize: true` is kept in a comment, because
+    transformers decides how to load MXFP4 weights. Any other value is an error.
     """
     config, more = named.get("model_quantization_config"), named.get("model_quantization_config_kwargs")
     opened = more is not None and "dequantize" in more.mapping and boolean(more.mapping["dequantize"]) is True
     if config is not None and config.value == "Mxfp4Config" and opened and more is not None:
         for one in (config, *more.mapping.values()):
-            draft.reserve(one, f"{one.key}: {text(one)}", "transformers decides how it reads 4-bit weights")
+            draft.reserve(one, f"{one.key}: {text(one)}", "transformers decides how to load MXFP4 weights")
     elif config is not None and not config.empty:
-        draft.error(config, "a bundle reads the weights unchanged")
+        draft.error(config, "a bundle loads the weights as they are stored")

@@ -14,8 +14,8 @@ from xpc.compiler.importing.text.entries import Entries, boolean
 def precision(draft: Draft, named: Entries) -> None:
     """Set the precision and the dtype of the weights.
 
-    If a file states none of the keys, axolotl's default `bf16: auto` holds. `fp16: true` overrides `bf16: auto`. With
-    `bfloat16` or `float16`, the weights have this dtype, and the loss is not scaled.
+    A file without these keys has axolotl's default `bf16: auto`, which `fp16: true` overrides. With the key `bfloat16`
+    or `float16`, the weights have this dtype, and the loss is not scaled.
     """
     keys = ("bf16", "fp16", "bfloat16", "float16")
     given = {key: named[key] for key in keys if key in named}
@@ -45,14 +45,14 @@ def precision(draft: Draft, named: Entries) -> None:
             )
     if usual:
         draft.default("precision", "bf16", "not set: axolotl's `bf16` is auto, and current GPUs have it")
-    draft.default("precision", "fp32", "nothing turns bf16 or fp16 on")
+    draft.default("precision", "fp32", "no key turns on bf16 or fp16")
     eight = named.get("load_in_8bit")
     if draft.settings["precision"].text != "fp32":
         draft.default(
-            "model.dtype", draft.settings["precision"].text, "axolotl loads weights in the computation's dtype"
+            "model.dtype", draft.settings["precision"].text, "axolotl loads weights in the dtype in which it computes"
         )
     elif eight is not None and boolean(eight):
-        draft.default("model.dtype", "fp16", "axolotl loads a base of 8 bits in float16 where nothing turns bf16 on")
+        draft.default("model.dtype", "fp16", "axolotl loads an 8-bit base in float16 if no key turns on bf16")
 
 
 def tf32(draft: Draft, named: Entries, overrides: Overrides) -> None:
@@ -76,8 +76,8 @@ def memory(draft: Draft, named: Entries) -> None:
                                                       "activation_offloading"))  # fmt: skip
     on = entry is not None and (boolean(entry) is True or entry.value in ("offload", "offload_disk", "unsloth"))
     if entry is not None and entry.value in ("offload", "offload_disk", "unsloth"):
-        draft.put("memory.checkpointing", True, entry, "the saved activations stay on the GPU")
-        draft.warn(entry, "the saved activations stay on the GPU: this changes memory, not the loss")
+        draft.put("memory.checkpointing", True, entry, "a bundle keeps the saved activations on the GPU")
+        draft.warn(entry, "a bundle keeps the saved activations on the GPU: this changes memory, not the loss")
     elif entry is not None:
         draft.setting("memory.checkpointing", entry)
     inside = {} if kwargs is None else kwargs.mapping
@@ -87,7 +87,7 @@ def memory(draft: Draft, named: Entries) -> None:
         elif not on:
             draft.note(one, "checkpointing is off")
         else:
-            draft.error(one, "the language has `reentrant` only")
+            draft.error(one, "a spec can set only `use_reentrant` of these arguments")
     if kwargs is not None and not inside:
         draft.note(kwargs, "null: axolotl's default")
     draft.default("memory.checkpointing", on, "not set: axolotl's default")
@@ -103,19 +103,21 @@ def memory(draft: Draft, named: Entries) -> None:
         draft.differs(
             "use_reentrant",
             "axolotl recomputes with torch's reentrant implementation, which needs inputs with gradients. With frozen "
-            "weights, inputs may have none, so the spec uses the other implementation, which gives the same numbers",
+            "weights, inputs may have none, so the spec uses the non-reentrant one, which gives the same numbers",
             entry,
         )
     away = draft.on(away)
     if away is not None and on and draft.method == "sft":
         draft.note(away, "activations are recomputed")
-        draft.warn(away, "activations are recomputed instead of offloaded: this changes memory, not the loss")
+        draft.warn(
+            away, "a bundle recomputes activations instead of offloading them: this changes memory, not the loss"
+        )
     elif away is not None:
         draft.put("memory.offload_activations", True, away)
 
 
 def _never_reentrant(draft: Draft, named: Entries) -> bool:
-    """Whether axolotl forces non-reentrant checkpointing. It does so for Gemma 4, because several layers of this model
+    """Whether axolotl forces non-reentrant checkpointing. It does for Gemma 4, because several layers of that model
     share weights.
     """
     known = registry.find_model(draft.model)

@@ -21,8 +21,8 @@ class Words:
     """The format strings of a prompt: with an input, without an input, and for the system prompt. Further fields are
     the names of the columns.
 
-    `system` is the column that contains the system prompt of a row. If a row has no such column, its system prompt is
-    `system_text`; if the row also has no input, it is `system_text_without_input`.
+    `system` is the column with a row's system prompt. A row without it has the prompt `system_text`, or
+    `system_text_without_input` if it also has no input.
     """
 
     with_input: str = ""
@@ -47,8 +47,8 @@ CUSTOM = Words("{instruction} {input} ", "{instruction} ", system="system")
 
 @cache
 def types() -> dict[str, Words]:
-    """Maps each of axolotl's dataset types to its prompt. If an entry of prompts.toml lacks a value, the value comes
-    from the type that its key `like` names.
+    """Maps axolotl's dataset types to their prompts. If an entry of prompts.toml lacks a value, it has the value of the
+    type in its key `like`.
     """
     out: dict[str, Words] = {}
     for name, row in read_table(__file__, "prompts.toml").items():
@@ -59,9 +59,8 @@ def types() -> dict[str, Words]:
 
 
 def words(draft: Draft, word: str, location: Entry) -> Words | None:
-    """The prompt for a dataset's `type`. If the value of `type` is a word such as `alpaca` (`word`), this is axolotl's
-    prompt of this name, or None if axolotl has no such prompt. If the value is a mapping, it defines its own prompt.
-    `location` is the key `type` of the file.
+    """The prompt for a dataset's `type` (`location`). A `word` such as `alpaca` names a prompt of axolotl, and the
+    result is None if there is none; a mapping defines a prompt itself.
     """
     if not location.mapping:
         return types().get(word)
@@ -70,7 +69,7 @@ def words(draft: Draft, word: str, location: Entry) -> Words | None:
         if key in KEYS and not one.empty:
             given[KEYS[key]] = text(one) or ""
         elif not one.empty:
-            draft.error(one, "axolotl knows no such key of a type")
+            draft.error(one, "axolotl knows no such key in `type`")
     if "system_text" in given:
         given["system_text_without_input"] = given["system_text"]
     return evolve(CUSTOM, **given)
@@ -123,11 +122,11 @@ def shaped(draft: Draft, word: str, location: Entry) -> tuple[str, ...] | None:
     try:
         made = template(prompt)
     except ValueError as error:
-        draft.error(location, f"the prompt names `{error}`, and axolotl fills in instruction, input and system only")
+        draft.error(location, f"the prompt names `{error}`, but axolotl fills in only instruction, input and system")
         return (prompt.instruction, prompt.output)
     if names:
         draft.error(
-            location, f"a template cannot name the column `{names[0]}`", "rename it, with letters, digits and `_`"
+            location, f"a template cannot name the column `{names[0]}`", "rename the column: letters, digits and `_`"
         )
     draft.put("data.prompt_template", made, location)
     for one in location.mapping.values():

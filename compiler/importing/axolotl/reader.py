@@ -1,5 +1,5 @@
-"""Import axolotl's YAML. Where axolotl's defaults differ from xpc's, the spec states them: the loss on answers, weights
-in the dtype of the computation, evaluations and checkpoints in each epoch.
+"""Import axolotl's YAML. The spec states axolotl's defaults that differ from xpc's: loss only on answers, weights in
+the dtype in which it computes, evaluations and checkpoints in each epoch.
 
 Source: axolotl 0.19.0 and 0.18.0, utils/schemas/ and core/builders/.
 """
@@ -79,7 +79,9 @@ def axolotl(entries: Entries, file: str, overrides: Overrides) -> Draft:
 
 
 def _start(entries: Entries, overrides: Overrides) -> tuple[Draft, Entries]:
-    """Return a pair: an empty draft with the method that `rl` or `reward_model` names, and the keys of axolotl."""
+    """Return an empty draft with the method that `rl` or `reward_model` names, and the file's keys that axolotl
+    knows.
+    """
     rl, reward = entries.get("rl"), entries.get("reward_model")
     word = "" if rl is None or rl.empty else str(text(rl)).lower()
     method = overrides.method or METHODS.get(word) or ("reward" if reward is not None and boolean(reward) else "sft")
@@ -87,12 +89,12 @@ def _start(entries: Entries, overrides: Overrides) -> tuple[Draft, Entries]:
     trlyaml.given(draft, overrides)
     entries = axolotl_keys.known(draft, entries)
     if rl is not None and word and not METHODS.get(word):
-        draft.error(rl, "the language has no such method", "it has dpo, orpo, cpo, kto and grpo")
+        draft.error(rl, "xpc has no such method", "xpc has dpo, orpo, cpo, kto and grpo")
     for one in (rl, reward):
         if one is not None and not draft.handled(one):
             draft.mark(one, "mapped", f"method {method}")
     if "val_set_size" in entries and has_needed(entries, "pretraining_dataset"):
-        draft.note(entries["val_set_size"], "axolotl streams a `pretraining_dataset`, and holds out no rows of it")
+        draft.note(entries["val_set_size"], "axolotl streams a `pretraining_dataset`, and cannot hold out rows of it")
         entries = {key: one for key, one in entries.items() if key != "val_set_size"}
     return draft, entries
 
@@ -101,14 +103,14 @@ def _base_config(draft: Draft, named: Entries) -> None:
     """Report an error if `base_model_config` names another model than the base model."""
     config, base = named.get("base_model_config"), named.get("model_name_or_path")
     if config is not None and (config.empty or (base is not None and config.value == base.value)):
-        draft.note(config, "it is the configuration of the base model, which a spec always uses")
+        draft.note(config, "it is the base model's own configuration, which a spec always uses")
     elif config is not None:
         why = "a spec uses the configuration that is saved with the model"
         draft.error(config, why, "save this configuration with the model")
 
 
 def _trainer(draft: Draft, named: Entries) -> None:
-    """Import the keys that are also arguments of the trainer, and Muon as axolotl implements it."""
+    """Import the keys that are also arguments of the trainer, and axolotl's version of Muon."""
     own = {key for key, row in KEYS.items() if not row.renamed}
     if methods.METHODS[draft.method].generates and "max_length" in named:
         draft.note(named["max_length"], f"{draft.method} limits prompts and completions separately")
@@ -139,7 +141,7 @@ def _model(draft: Draft, named: Entries) -> None:
         if attention.value == "xformers":
             _xformers(draft, attention)
         elif name is None:
-            draft.error(attention, "the language has no such attention")
+            draft.error(attention, "xpc has no such attention")
         else:
             draft.put("model.attn", name, attention)
     elif attention is not None:
@@ -169,14 +171,18 @@ def _model(draft: Draft, named: Entries) -> None:
             draft.setting(path, one)
         else:
             draft.reserve(
-                one, f"special_tokens.{key}: {text(one)}", "a spec changes only the tokens eos and pad of a tokenizer"
+                one,
+                f"special_tokens.{key}: {text(one)}",
+                "of a tokenizer's special tokens, a spec sets only eos and pad",
             )
 
 
 def _xformers(draft: Draft, entry: Entry) -> None:
     draft.put("model.attn", "sdpa", entry)
     draft.differs(
-        "attn_implementation", "axolotl computes attention by xformers; the spec uses sdpa, with the same result", entry
+        "attn_implementation",
+        "axolotl computes attention with xformers; the spec uses sdpa, with the same result",
+        entry,
     )
 
 
@@ -197,7 +203,7 @@ def _sharding(draft: Draft, named: Entries, overrides: Overrides, found: Machine
     if draft.has("strategy.context_parallel") and draft.has("strategy") and draft.settings["strategy"].text == "fsdp1":
         old = draft.settings.pop("strategy")
         draft.put("strategy", "fsdp", old.entry)
-        draft.differs("context_parallel_size", "axolotl splits a sequence under FSDP1 by its own kernels; the spec "
+        draft.differs("context_parallel_size", "axolotl splits a sequence with its own kernels under FSDP1; the spec "
                       "splits it under FSDP2, with the same result", context)  # fmt: skip
 
 
@@ -215,7 +221,7 @@ def _muon(draft: Draft, named: Entries) -> None:
         return
     draft.default("optimizer.betas", (0.95, 0.95), "not set: the defaults of axolotl's Muon")
     if not any(draft.has(name) for name in ("lora", "qlora")):
-        draft.differs("optimizer", "axolotl's Muon does not train norms and biases; the spec trains them by AdamW")
+        draft.differs("optimizer", "axolotl's Muon does not train norms and biases; the spec trains them with AdamW")
 
 
 def _method(draft: Draft, named: Entries) -> None:
@@ -244,7 +250,7 @@ def _method(draft: Draft, named: Entries) -> None:
     if block is not None and block.mapping and methods.METHODS[draft.method].grouped:
         trainer.arguments(draft, _generation(draft, block.mapping))
         if not draft.has("method.max_completion"):
-            why = "not set: axolotl generates completions of any length; the spec's have at most 256 tokens"
+            why = "not set: axolotl does not limit the length of completions; the spec limits it to 256 tokens"
             draft.differs("max_completion_length", why)
     elif block is not None:
         for one in block.mapping.values():
@@ -254,7 +260,7 @@ def _method(draft: Draft, named: Entries) -> None:
 def _hub(draft: Draft, named: Entries, hub: Entry | None) -> None:
     """Set the repository on the hub to which the run pushes. axolotl pushes if `hub_model_id` names a repository."""
     if hub is not None and not hub.empty and "push_to_hub" not in named:
-        draft.put("save.hub", True, hub, "axolotl pushes if a repository is named")
+        draft.put("save.hub", True, hub, "axolotl pushes if `hub_model_id` names a repository")
         draft.setting("save.hub.name", hub)
         draft.put("save.hub.private", True, None, "axolotl makes every repository private")
         for key, path in (("hub_strategy", "save.hub.strategy"), ("hub_revision", "save.hub.revision")):
@@ -265,7 +271,7 @@ def _hub(draft: Draft, named: Entries, hub: Entry | None) -> None:
 
 
 def _simpo(draft: Draft, named: Entries, kind: Entry | None) -> None:
-    """Import SimPO as the method cpo with the loss `simpo`, with its margin and the weight of the likelihood term."""
+    """Import SimPO as the method cpo with `loss = simpo`, its margin, and the weight of the likelihood term."""
     if kind is not None and kind.value == "simpo":
         draft.put("method.loss", (Weighted("simpo"),), kind)
         draft.default("method.likelihood", 1.0, "not set: TRL's default")
@@ -316,13 +322,13 @@ def _packing(draft: Draft, named: Entries) -> None:
         draft.default("batch.packing", False, "not set: axolotl's default")
     apart = named.get("pretrain_multipack_attn")
     if apart is not None and (named.get("pretraining_dataset") is None or not on):
-        draft.note(apart, "it applies only to packed rows of a `pretraining_dataset`")
+        draft.note(apart, "axolotl reads it only for packed rows of a `pretraining_dataset`")
     elif apart is not None:
-        draft.note(apart, "packed documents are kept apart")
+        draft.note(apart, "packed documents do not attend to each other")
         if apart.off:
-            why = "axolotl lets packed documents attend to each other, and the spec keeps them apart"
+            why = "axolotl lets packed documents attend to each other; the spec does not"
             draft.differs("pretrain_multipack_attn", why, apart)
-    draft.default("batch.mean", "local_tokens", "axolotl averages over the tokens of each process")
+    draft.default("batch.mean", "local_tokens", "axolotl averages the loss over the tokens of each process")
 
 
 def _defaults(draft: Draft, named: Entries) -> None:
@@ -351,14 +357,14 @@ def _defaults(draft: Draft, named: Entries) -> None:
         draft.settings.pop("schedule", None)
         draft.put("schedule", "constant", floor, "a cosine that never falls")
     elif floor is not None:
-        draft.error(floor, "the value must be a number from 0 to 1, the lowest rate as a share of the peak")
+        draft.error(floor, "the value must be from 0 to 1: the lowest learning rate as a share of the peak")
     square, shape = named.get("lr_quadratic_warmup"), draft.settings.get("schedule")
     if square is not None and not square.off and shape is not None and shape.text == "cosine":
-        why = "axolotl's rate rises quadratically during warm-up, the spec's linearly"
+        why = "during warm-up, axolotl's learning rate rises quadratically; the spec's rises linearly"
         draft.drop("lr_quadratic_warmup", why, square)
     elif square is not None:
         draft.note(
-            square, "it is off" if square.off else "axolotl reads `lr_quadratic_warmup` for a cosine schedule only"
+            square, "it is off" if square.off else "axolotl reads `lr_quadratic_warmup` only for a cosine schedule"
         )
     auto = named.get("auto_resume_from_checkpoints")
     if auto is not None:

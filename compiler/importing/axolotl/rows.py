@@ -13,8 +13,8 @@ from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.methods import METHODS
 
 SCALE = 1_000_000
-"""Of N shards, the spec takes the share 1 / N, rounded up to a multiple of 1 / SCALE, because axolotl rounds up the
-size of its first shard.
+"""For N shards, the spec takes the share 1 / N of the rows, rounded up to a multiple of 1 / SCALE, because axolotl
+rounds up the size of its first shard.
 """
 
 
@@ -36,13 +36,13 @@ def part(draft: Draft, table: Entries, named: Entries) -> Amount | None:
         return None
     merged, order = named.get("shuffle_merged_datasets"), named.get("curriculum_sampling")
     if (merged is not None and boolean(merged) is False) or (order is not None and not order.off):
-        draft.error(parts, "axolotl shuffles the rows before it takes a part, and the spec shuffles nothing",
+        draft.error(parts, "axolotl shuffles the rows before it takes a shard; the spec does not shuffle",
                     "write these rows to a file, and name it by `--data`")  # fmt: skip
         return None
     share = math.ceil(SCALE / number) / SCALE
     draft.mark(parts, "mapped", f"take = {share:.10g}")
     if which is not None and integer(which):
-        why = "axolotl reads another part of the shuffled rows; the spec reads the first part"
+        why = "axolotl reads another shard of the shuffled rows; the spec reads the first one"
         draft.drop("shards_idx", why, which)
     elif which is not None:
         draft.note(which, "the first part")
@@ -51,14 +51,13 @@ def part(draft: Draft, table: Entries, named: Entries) -> Amount | None:
 
 def _prepared(draft: Draft, entry: Entry | None) -> None:
     """Import `skip_prepare_dataset`. In preference tuning and RL, axolotl then does not drop long rows. In sft and for
-    reward models, the key is an error: the rows must already be prepared (images or tokens), and such rows are not
-    imported.
+    reward models, the key is an error, because it means rows of images or tokens, which an import does not support.
     """
     if draft.on(entry) is None:
         return
     if draft.method in ("sft", "reward"):
-        draft.error(entry, "axolotl passes the rows to the trainer unchanged, as images or tokens, and such rows are "
-                    "not imported")  # fmt: skip
+        draft.error(entry, "axolotl passes images or tokens to the trainer unchanged, and xpc does not import such "
+                    "rows")  # fmt: skip
     elif METHODS[draft.method].generates:
         draft.note(entry, "no prompt is ever dropped for its length")
     else:
@@ -66,9 +65,9 @@ def _prepared(draft: Draft, entry: Entry | None) -> None:
 
 
 def long(draft: Draft, named: Entries) -> None:
-    """Set `data.max_tokens`, because axolotl drops rows longer than `sequence_len`. In some cases it drops none, and
-    nothing is set: with `excess_length_strategy: truncate`, with `skip_prepare_dataset`, for plain texts (axolotl
-    splits them), and for methods that read only prompts.
+    """Set `data.max_tokens`, because axolotl drops rows longer than `sequence_len`. Nothing is set where axolotl drops
+    no rows: with `excess_length_strategy: truncate` or `skip_prepare_dataset`, for plain texts (which it splits), and
+    for methods that read only prompts.
     """
     way, length, as_it_is = (named.get(key) for key in ("excess_length_strategy", "max_length", "skip_prepare_dataset"))
     word = "drop" if way is None or way.empty else str(way.value).lower()
@@ -83,7 +82,7 @@ def long(draft: Draft, named: Entries) -> None:
             + ("keeps its beginning" if len(shapes) == 1 or word == "truncate" else "drops the text"),
         )
     if shapes == ("text",):
-        draft.note(way, "axolotl never shortens plain text: the rest of a longer text goes into another row")
+        draft.note(way, "axolotl does not truncate a long plain text: it continues the text in another row")
     elif METHODS[draft.method].generates:
         draft.note(way, f"{draft.method} reads only prompts")
     elif as_it_is is not None and not as_it_is.off:
@@ -91,8 +90,10 @@ def long(draft: Draft, named: Entries) -> None:
     elif word == "truncate":
         draft.mark(way, "mapped", "batch.seq")
     elif word in ("drop", "raise"):
-        draft.put("data.max_tokens", most, way, "" if way else "not set: axolotl drops longer rows")
+        draft.put("data.max_tokens", most, way, "" if way else "not set: axolotl drops rows longer than `sequence_len`")
         if way is not None and word == "raise":
-            draft.differs("excess_length_strategy", "axolotl stops at a longer row; the spec drops it", way)
+            draft.differs(
+                "excess_length_strategy", "axolotl fails on a row longer than `sequence_len`; the spec drops it", way
+            )
     elif way is not None:
         draft.error(way, "the value must be drop, truncate or raise")

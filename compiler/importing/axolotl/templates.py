@@ -1,10 +1,9 @@
 """Write axolotl's chat templates with axolotl's loss mask. The text of an answer and its end-of-turn token are trained
 on.
 
-To find the position of a turn in the rendered text, axolotl renders the conversation twice, the second time with
-another text in this turn. The turn is the part in which the two results differ (`find_turn`). The end-of-turn token is
-trained on if it is the eos token or one of `eot_tokens`. Source: axolotl 0.18.0, utils/chat_templates/templates/ and
-prompt_strategies/chat_template.py.
+To find a turn in the rendered text, axolotl renders the conversation twice, with different texts in this turn; the turn
+is where the results differ (`find_turn`). The end-of-turn token is trained on if it is the eos token or one of
+`eot_tokens`. Source: axolotl 0.18.0, utils/chat_templates/templates/ and prompt_strategies/chat_template.py.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ BUILT_IN = {
     "qwen3": ("qwen3", "<|im_end|>"),
     "gemma3": ("gemma3", "<end_of_turn>"),
 }
-"""Maps axolotl's name of a template that xpc has, too, to xpc's name of the template and its end-of-turn token."""
+"""Maps axolotl's name of a template to xpc's template of the same text and its end-of-turn token."""
 ASSISTANT = ("assistant",)
 BETWEEN = " if not loop.last or add_generation_prompt"
 
@@ -65,9 +64,9 @@ def axolotl_template(
 ) -> str | None:
     """The template that axolotl calls `name`, with `{% generation %}` marks around the turns of `roles`.
 
-    If `every_end` is true, the end-of-turn tokens of all other turns are marked, too. If `stripped` is true, nothing
-    follows the end-of-turn token of the last answer, because axolotl strips the answers of preference pairs. None if
-    there is no template of this name, or if it cannot be marked in this way.
+    With `every_end`, the end-of-turn tokens of all other turns are marked, too. With `stripped`, nothing follows the
+    end-of-turn token of the last answer, because axolotl strips the answers of preference pairs. Returns None for an
+    unknown name, or a template that cannot be marked like this.
     """
     if name in TURNS:
         return _turns(TURNS[name], roles, every_end, stripped)

@@ -12,8 +12,8 @@ TRACKERS = {
     "mlflow": ("use_mlflow", "mlflow_experiment_name", "mlflow_run_name"),
     "swanlab": ("use_swanlab", "swanlab_project", "swanlab_experiment_name"),
 }
-"""Maps each tracker to three keys: the switch of the tracker, its project and its run name. A tracker is on if its
-switch is true or its project is set.
+"""Maps each tracker to its switch, the key of its project and the key of its run name. A tracker is on if its switch is
+true or its project is set.
 """
 
 
@@ -28,7 +28,7 @@ def trackers(draft: Draft, named: Entries) -> None:
         if (use is not None and boolean(use)) or (names and names[0] is not None and not names[0].empty)
         if one != "swanlab" or any(plugin.endswith("SwanLabPlugin") for plugin in plugins or ())
     )  # fmt: skip
-    draft.default("track", on or ("none",), "the trackers of the source")
+    draft.default("track", on or ("none",), "the source reports to these trackers")
     if on:
         draft.put("track", on)
     for tracker, (use, *names) in found.items():
@@ -44,4 +44,4 @@ def trackers(draft: Draft, named: Entries) -> None:
     if run is not None and "wandb" in on and not run.empty and not draft.has("track.name"):
         draft.setting("track.name", run)
     elif run is not None:
-        draft.note(run, "a spec does not state the id of a run")
+        draft.note(run, "a spec does not set the tracker's run id")

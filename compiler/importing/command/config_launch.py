@@ -1,6 +1,5 @@
-"""Import a YAML file by the command of its repository that starts a training with this file: `python train.py --config
-configs/sft.yaml`, in a shell script, in the README or in a docstring. The script that it starts says what the keys
-mean.
+"""Import a YAML file through a documented command that starts a training with it, such as `python train.py --config
+configs/sft.yaml` in a shell script, README or docstring. The Python script in the command says what the keys mean.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ from xpc.compiler.importing.text.shell import Call, Word
 from xpc.grammar.record import evolve, record
 
 MOST_READ = 400
-"""The largest number of Python files in which the import looks for the trainer of a method."""
+"""The largest number of Python files that are searched for a method's trainer."""
 
 
 @record
 class Launch:
-    """A command that starts a training with the imported YAML file: the file in which it stands, as a source; its
-    number in this file, from 1; its line; the program; and the names of its further arguments.
+    """A command that starts a training with the imported YAML file: the file that contains the command; the command's
+    number (from 1) and line in it; the program; and the names of the further arguments.
     """
 
     source: SourceFile
@@ -42,11 +41,11 @@ class Launch:
 
 
 def launched(named: Draft, source: SourceFile, overrides: Overrides) -> Draft:
-    """Choose between two drafts: `named`, which was made of the file's keys by TRL's names, and the draft of a command
-    that starts a training with the file. The latter is chosen if it does not lack more of the model and the data.
+    """Choose between two drafts: `named`, made from the file's keys as names of TRL, and the draft of a command that
+    starts a training with the file. The command's draft is chosen if it does not lack more of the model and the data.
 
-    A command with further arguments counts only with `--partial`, and if `named` is incomplete or has errors; a
-    decision names these arguments.
+    A command with further arguments is considered only with `--partial`, and only if `named` is incomplete or has
+    errors; the user must decide about these arguments.
     """
     unclear = rank(named) > (0, 0)
     unread = ""
@@ -57,14 +56,14 @@ def launched(named: Draft, source: SourceFile, overrides: Overrides) -> Draft:
             draft = command(one.source, evolve(overrides, pick=one.number))
         except Unreadable as error:
             if "Trainer(" in programs.found(one.program, overrides)[1]:
-                unread = unread or f"`{one.program}` reads this file, but the import does not read the program: {error}"
+                unread = unread or f"`{one.program}` reads this file, but the program cannot be imported: {error}"
             continue
         if rank(draft)[0] <= rank(named)[0]:
             how = ", the only script with the trainer of its method" if one.source.name == TYPED else ""
             draft.warn(None, f"the file is read as `{one.program}` reads it{how}")
             if one.more:
                 draft.error(Entry(one.program, " ".join(f"--{key}" for key in one.more), one.source.name, one.line),
-                            "this documented command has arguments that the imported file does not state; the spec has "
+                            "this documented command has arguments that are not in the imported file; the spec has "
                             "their values", "`xpc import --command LINE` imports another command")  # fmt: skip
             return draft
         for each in draft.messages:
@@ -77,8 +76,8 @@ def launched(named: Draft, source: SourceFile, overrides: Overrides) -> Draft:
 
 def _launches(named: Draft, source: SourceFile, overrides: Overrides, unclear: bool) -> Iterator[Launch]:
     """The commands that start a Python file of the repository with the imported file. If there are none and the file's
-    keys alone are not enough (`unclear`), the command `accelerate launch SCRIPT --config FILE` for the only script of
-    the repository that has the method's trainer, and that fills TRL's classes.
+    keys alone are not enough (`unclear`): `accelerate launch SCRIPT --config FILE` for the only script of the
+    repository that has the method's trainer and fills TRL's classes.
     """
     name, found = posixpath.basename(source.name), False
     for other, text in overrides.launches():
@@ -103,7 +102,7 @@ def _launches(named: Draft, source: SourceFile, overrides: Overrides, unclear: b
 
 
 def _launch(call: Call, source: SourceFile, number: int, overrides: Overrides) -> Launch | None:
-    """Return a command as a Launch. None if it starts no Python file of the repository with the imported file."""
+    """Convert a command to a Launch; None if it starts no Python file of the repository with the imported file."""
     at = next((n for n in range(len(call.words)) if is_training(call.words[n:])), None)
     if at is None:
         return None
@@ -115,8 +114,8 @@ def _launch(call: Call, source: SourceFile, number: int, overrides: Overrides) -
 
 
 def _is_imported(path: str, source: SourceFile, overrides: Overrides) -> bool:
-    """Whether a path in a command is the imported file. A name without a folder is the imported file only if the
-    command stands in the same folder.
+    """Whether a path in a command is the imported file. A name without a folder, such as `sft.yaml`, is relative to the
+    folder that contains the command.
     """
     parts = [one for one in path.split("/") if one not in ("", ".", "..")]
     place = overrides.place.split("/")
@@ -127,8 +126,8 @@ def _is_imported(path: str, source: SourceFile, overrides: Overrides) -> bool:
 
 
 def _only_script(named: Draft, source: SourceFile, overrides: Overrides) -> str:
-    """The Python file of the repository that has the method's trainer, and that fills TRL's classes. If there are
-    several, it is the one with the YAML file's name. Otherwise "".
+    """The Python file of the repository that has the method's trainer and fills TRL's classes. Of several, the one that
+    has the YAML file's name; "" if there is none.
     """
     trainer = next(f"{name}(".encode() for name, method in TRAINERS.items() if method == named.method)
     found: list[str] = []

@@ -1,5 +1,5 @@
-"""Import FastChat's scripts. They have their own chat template and their own defaults for LoRA and attention, and train
-only on answers.
+"""Import FastChat's scripts. The scripts have their own chat template, their own defaults for LoRA and attention, and
+train only on answers.
 """
 
 from __future__ import annotations
@@ -27,16 +27,15 @@ alone does not match, because other scripts use it.
 IMPORTED = re.compile(r"from[ \t]+fastchat[\w.]*[ \t]+import[ \t]+(?:\([^)]{0,1000}\)|[^\n]*)")
 ROWS = re.compile(r"\b(?:make_supervised_data_module|preprocess|\w*SupervisedDataset)\b")
 """Matches the names of FastChat's functions and classes that make training rows, such as `preprocess`. A script that
-imports none of these names makes its rows itself.
+imports none of them builds its rows itself.
 """
 COMMENT = re.compile(r"#[^\n]*")
 
 
 def is_fastchat(program: str, entries: Mapping[str, Entry], overrides: Overrides) -> bool:
-    """Whether a program is a script of FastChat, or a copy of such a script. This holds for every program whose path
-    contains `fastchat`. It also holds for a program that meets two conditions: the command has an argument that only
-    FastChat has (`data_path` does not count, because many scripts have it), and the program's source uses FastChat or
-    cannot be read.
+    """Whether a program is a script of FastChat or a copy of one: its path contains `fastchat`; or the command has an
+    argument that only FastChat has (except `data_path`, which many scripts have), and the program's source uses
+    FastChat or cannot be read.
     """
     text = programs.found(program, overrides)[1]
     return "fastchat" in program or (
@@ -51,9 +50,9 @@ def _has_conversations(text: str) -> bool:
 
 
 def fastchat(draft: Draft, entries: dict[str, Entry], program: str, overrides: Overrides) -> dict[str, Entry]:
-    """Import the arguments that only FastChat's scripts have. Also set what these scripts do with any arguments: their
-    chat template, the loss on answers, their LoRA defaults and their attention. Returns the other arguments, whose
-    names are TRL's.
+    """Import the arguments that only FastChat's scripts have, and set what these scripts always use: their chat
+    template, the loss on answers, their LoRA defaults and their attention. Returns the remaining arguments, whose names
+    are TRL's.
     """
     draft.stack = load(overrides.target or DEFAULT)
     out = dict(entries)
@@ -75,14 +74,14 @@ def fastchat(draft: Draft, entries: dict[str, Entry], program: str, overrides: O
         draft.put("model.attn", "flash2" if str(flash.value).lower() == "true" else "eager", flash)
     else:
         memory = "train_mem" in program
-        why = "train_mem.py turns flash attention on" if memory else "the attention of FastChat's transformers"
+        why = "train_mem.py turns on flash attention" if memory else "the default of FastChat's version of transformers"
         draft.put("model.attn", "flash2" if memory else "eager", None, why)
     if "chat_template" not in out:
         body = read_text(trlyaml.__file__, "vicuna.jinja")
-        put_template(draft, body, None, "FastChat's scripts write turns in this form")
+        put_template(draft, body, None, "FastChat's scripts format turns like this")
         draft.put("model.pad", "<unk>", None, "FastChat pads with the unknown token")
         draft.put("method.assistant_only", True, None, "FastChat masks the questions")
-        draft.warn(None, "FastChat masks questions and pads with `<unk>`: the spec does the same with a template that "
+        draft.warn(None, "FastChat masks questions and pads with `<unk>`; so does the spec, with a chat template that "
                    "is written next to it")  # fmt: skip
     draft.default("batch.seq", 512, "not set: FastChat's model_max_length") if "model_max_length" not in out else None
     return out

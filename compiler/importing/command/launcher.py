@@ -12,9 +12,8 @@ from xpc.compiler.importing.text.entries import Entries, Entry, text
 
 
 def launcher(draft: Draft, line: Line, found: Machines, launch: Entries | None) -> Entries | None:
-    """Import the options of the launcher. Returns the keys of accelerate's YAML: the keys in `launch`, with the changes
-    by options of `accelerate launch`. None if there are no such keys. The numbers of processes and nodes are stored in
-    `found`.
+    """Import the options of the launcher. Returns the keys of accelerate's YAML (`launch`), changed by options of
+    `accelerate launch`; None if there are no keys. The numbers of processes and nodes are stored in `found`.
     """
     _launch_file(draft, line.options.get("config_file"), launch)
     table = dict(launch or {})
@@ -31,13 +30,13 @@ def launcher(draft: Draft, line: Line, found: Machines, launch: Entries | None) 
                 if key in table:
                     draft.note(table.pop(key), f"line {one.line} of the command overrides it")
             elif text(one) in ("gpu", "auto", "-1"):
-                draft.note(one, "all devices of the node: `--hardware` sets how many")
+                draft.note(one, "all GPUs of the node: `--hardware` sets their number")
             else:
                 sharding.count(draft, one, slot, found)
                 if key in ("num_processes", "num_machines") and key in table:
                     draft.note(table.pop(key), f"line {one.line} of the command overrides it")
         elif line.launcher == "accelerate" and key == "gradient_accumulation_steps" and one.unset:
-            draft.note(one, "the trainer's own steps decide")
+            draft.note(one, "the trainer's `gradient_accumulation_steps` decides")
         elif line.launcher == "accelerate" and key not in irrelevant:
             extra[key] = one
         elif key == "mixed_precision" and line.launcher == "accelerate":
@@ -45,7 +44,7 @@ def launcher(draft: Draft, line: Line, found: Machines, launch: Entries | None) 
         elif key in irrelevant:
             draft.note(one, irrelevant[key])
         else:
-            draft.error(one, f"an unknown option of {line.launcher}")
+            draft.error(one, f"{line.launcher} has no such option")
     out = _accelerate(draft, extra, table)
     for key, before in (launch or {}).items():
         if key in out and out[key] is not before and not before.mapping:
@@ -83,8 +82,8 @@ def _accelerate(draft: Draft, options: dict[str, Entry], table: dict[str, Entry]
 
 
 def _launch_file(draft: Draft, named: Entry | None, launch: Entries | None) -> None:
-    """Record how accelerate's `--config_file` was imported: the file was read, or the ZeRO stage was taken from its
-    name. A missing file without such a name is an error.
+    """Record whether accelerate's `--config_file` was read. If it is missing, take the ZeRO stage from its name
+    (`zero3.yaml`); a name without a stage is an error.
     """
     if named is None:
         return

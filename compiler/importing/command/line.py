@@ -17,9 +17,7 @@ from xpc.grammar.record import evolve, record
 
 KEYS = keys.load("command/keys.toml")
 HYDRA = ("config_name", "config_path")
-"""Options of Hydra that take exactly one value. All words of the command after this value are overrides such as
-`lr=1e-5`.
-"""
+"""Options of Hydra that take exactly one value; the words after it are overrides such as `lr=1e-5`."""
 PROGRAMS = ("trl", "llamafactory-cli", "axolotl")
 """Programs whose first argument is a verb, such as `trl sft`."""
 PYTHON_SWITCH = re.compile(r"-[uBOsSEIb]+")
@@ -28,7 +26,7 @@ PYTHON_SWITCH = re.compile(r"-[uBOsSEIb]+")
 
 CUT = ("text follows the backslash at the end of this line, so the command ends here, without the arguments on the "
        "next lines", "delete the text after the backslash")  # fmt: skip
-"""The reason and the help text of the error for a line such as `--lr 1e-5 \\ # tuned`."""
+"""The error and its help for a line such as `--lr 1e-5 \\ # tuned`."""
 
 
 @record
@@ -36,9 +34,8 @@ class Line:
     """A parsed command: the launcher and its options, the program and its arguments, and the positional words (`rest`).
 
     If an argument occurs twice, `again` has its first value, which argparse ignores. `dropped` has the words that the
-    shell would remove. An example is `$EXTRA_ARGS`, if the variable is not set. `file` is the shell script that
-    contains the command. `environment` are the assignments of variables in this script, such as `X=1`. `at` is the line
-    of the command.
+    shell would remove, such as `$EXTRA_ARGS` if the variable is not set. The command is at line `at` of the shell
+    script `file`, whose assignments such as `X=1` are in `environment`.
     """
 
     launcher: str
@@ -60,11 +57,11 @@ class Line:
         return next((one for one in self.rest if one.text.startswith(" ")), None)
 
     def entry(self, word: Word) -> Entry:
-        """Return an entry for a word of the command: its key is the word, and it has no value."""
+        """Return an entry whose key is a word of the command, without a value."""
         return Entry(word.text, None, self.file, word.line)
 
     def variables(self) -> list[tuple[str, Entry]]:
-        """Each environment variable that the command sets, with its value."""
+        """The environment variables that the command sets, with their values."""
         parts = [(word.text.partition("="), word.line) for word in self.environment]
         return [(name, Entry(f"${name}", value, self.file, line, value)) for (name, _, value), line in parts]
 
@@ -111,8 +108,8 @@ COUNTS = ("nproc_per_node", "num_gpus", "nnodes", "num_nodes", "num_processes", 
 
 
 def _launchers(key: str) -> str:
-    """The name of the launcher's option that a word stands for. As in argparse, the word may be the beginning of the
-    name: `nnode` for `nnodes`.
+    """The launcher's option that a word stands for. As in argparse, a word may be the beginning of an option's name:
+    `nnode` for `nnodes`.
     """
     found = [one for one in COUNTS if one.startswith(key)] if len(key) > 3 and key not in KEYS else []
     return found[0] if len(found) == 1 else key
@@ -136,20 +133,20 @@ def _wrapped(words: list[Word]) -> list[Word]:
 
 
 def _is_left_out(words: list[Word], n: int) -> bool:
-    """Whether the shell would remove word `n`. It does so if the word consists only of a variable that is not set, such
-    as `$EXTRA_ARGS`. False if the word is the value of an option, as in `--lr $LR`.
+    """Whether the shell would remove word `n`, because it is only an unset variable such as `$EXTRA_ARGS`. False for an
+    option's value, as in `--lr $LR`.
     """
     one = words[n]
     if re.fullmatch(r"\$\{\w+\}", one.open) or " (" in one.open:
-        return False  # the branches of the script set this variable to different values, so its value is unknown
+        return False  # branches of the script set this variable to different values: it is set, and its value unknown
     alone = one.open and re.fullmatch(r"\$\{?[A-Za-z_]\w*(?:\[[@*]\](?::\d+)?)?\}?", one.text)
     before = words[n - 1].text if n else ""
     return bool(alone) and not (before.startswith("--") and "=" not in before)
 
 
 def _options(words: list[Word], file: str) -> tuple[dict[str, Entry], str, list[Word]]:
-    """Split a command after the launcher's name. Returns three values: the launcher's options, the program (or the
-    module after `-m`), and the remaining words.
+    """Split the words after the launcher's name into the launcher's options, the program (or the module after `-m`),
+    and the remaining words.
     """
     out: dict[str, Entry] = {}
     flags = KEYS.column("flag")
@@ -174,8 +171,8 @@ def _options(words: list[Word], file: str) -> tuple[dict[str, Entry], str, list[
 
 
 def _arguments(words: list[Word], file: str, again: list[Entry]) -> tuple[dict[str, Entry], list[Word]]:
-    """Parse `--key value`, `--key=value`, `--key` and `--key a b c`. Returns a pair: the values by key, and the
-    positional words. If a key occurs twice, its first value is added to `again`.
+    """Parse `--key value`, `--key=value`, `--key` and `--key a b c`. Returns the values by key, and the positional
+    words. If a key occurs twice, its first value is added to `again`.
     """
     out: dict[str, Entry] = {}
     rest: list[Word] = []
@@ -187,8 +184,7 @@ def _arguments(words: list[Word], file: str, again: list[Entry]) -> tuple[dict[s
         key = name.replace("-", "_")
         values = [Word(value, word.line, word.open)] if equals else []
         while words and not words[0].text.startswith("--"):
-            # `--key=value` already has its value, so the next word is positional, such as `lr=1e-5` in `--config-name=x
-            # lr=1e-5`
+            # after `--key=value`, the next word is positional: `lr=1e-5` in `--config-name=x lr=1e-5`
             if equals or (values and key in HYDRA):
                 rest.append(words.pop(0))
             else:
@@ -202,8 +198,8 @@ def _arguments(words: list[Word], file: str, again: list[Entry]) -> tuple[dict[s
 
 
 def _switched_off(key: str) -> bool:
-    """Whether `--no_KEY` is an option that switches the flag KEY off. transformers' HfArgumentParser has such an option
-    for each flag that is on by default.
+    """Whether `--no_KEY` turns off the flag KEY. transformers' HfArgumentParser has such an option for each flag that
+    is on by default.
     """
     stacks = [load(name) for name in names()]
     return any(

@@ -1,4 +1,4 @@
-"""Import a command that starts a Python script of the repository. The script is read as if it had the command's
+"""Import a command that starts a Python script of the repository. The script is interpreted with the command's
 arguments.
 """
 
@@ -36,18 +36,16 @@ PROCESSES = ("nproc_per_node", "num_gpus", "num_processes")
 counts the processes of all nodes.
 """
 GUESSED = re.compile(r"^(?:train_dataset|load_dataset|dataset)\b|^model\b")
-"""Matches the key of an error that a script's data or model cannot be read from its text."""
+"""Matches the keys of errors about a script's data or model that cannot be read from its source."""
 WHOLE = re.compile(r"[0-9]{1,6}")
 ADAPTER = re.compile(r"resume_adapter|adapter_(?:path|dir|name_or_path)|lora_(?:path|weights|dir|ckpt)")
-"""Matches the names of arguments by which a script loads an existing adapter, such as `--lora_weights`."""
+"""Matches names of arguments that name an existing adapter to load, such as `--lora_weights`."""
 MOST = 8
-"""The largest number of warnings about changes that a script makes beyond its arguments."""
+"""The largest number of warnings about what a script changes beyond its arguments."""
 ROWS = re.compile(r"rows\.|dataset|train_dataset|data_collator|load_")
 """Matches the key of an error about the data. Such errors are reported before other errors."""
 CLASSES = re.compile(r"(?:Hf|H4)ArgumentParser|TrlParser")
-"""Matches parsers that fill in TRL's configuration classes. A script that uses one of them takes arguments with TRL's
-names.
-"""
+"""Matches parsers that fill TRL's configuration classes, so that a script's arguments have TRL's names."""
 
 
 @record
@@ -55,10 +53,10 @@ class Script:
     """The Python script that a command launches.
 
     - `draft`: the draft of the spec, or None if the script cannot be read
-    - `by_names`: whether the command's arguments have TRL's names, because the script fills TRL's classes with them
-    - `trainer`: the script's own trainer class, if the script uses neither TRL's nor transformers' trainers
+    - `by_names`: whether the arguments have TRL's names, because the script fills TRL's classes with them
+    - `trainer`: the script's own trainer class, if it uses no trainer of TRL or transformers
     - `declared`: the defaults of the script's own classes
-    - `unread`: why a script in the repository is not read
+    - `unread`: why the import does not read a script in the repository
     """
 
     draft: Draft | None = None
@@ -86,15 +84,15 @@ def imported(line: Line, entries: Entries, overrides: Overrides) -> Script:
             location = f"{program}:{error.line}" if error.line else program
             raise Unreadable(f"`{location}`: {error}", kind=error.kind) from error
         trainer = _own_trainer(text, program) if error.kind in (NO_TRAINER, CLASSIFIER) else None
-        why = f"`{program}` cannot be read, so the spec has only what the arguments state: {error}"
+        why = f"`{program}` cannot be imported, so the spec has only what the arguments state: {error}"
         own_loss = trainer is not None and error.kind == NO_TRAINER
         return Script(None, by_names, trainer, launch.declared, "" if own_loss else why)
     if program != line.program and line.program.endswith(".py"):
         whose = "of another machine" if line.program.startswith(("/", "~")) else "that is not here"
-        draft.warn(None, f"`{line.program}` is a path {whose}: the import reads `{program}`")
+        draft.warn(None, f"`{line.program}` is a path {whose}: the import reads `{program}` instead")
     draft.messages = [one for one in draft.messages if not one.text.startswith("`command line`")]
     explained = _report_variables(draft, line)
-    # if the script reads a positional word, it reads the configuration file itself, as in `python train.py sft.yaml`
+    # a script that reads a positional word reads the configuration file itself, as in `python train.py sft.yaml`
     named = {"config"} if any(str(n) in launch.used for n in range(1, len(line.rest) + 1)) else set()
     _report_words(draft, line, launch.used)
     for key, one in entries.items():
@@ -104,7 +102,9 @@ def imported(line: Line, entries: Entries, overrides: Overrides) -> Script:
 
 
 def _launch(line: Line, entries: Entries, overrides: Overrides) -> Launch:
-    """How the command starts the script: the script's arguments, and a function that reads the launcher's options."""
+    """What the Python importer needs of the command: the script's arguments, and a function that reads the launcher's
+    options.
+    """
 
     def options(made: Draft, machines: Machines) -> Entries | None:
         if line.launcher == "python":
@@ -120,13 +120,13 @@ def _started(line: Line, program: str, launch: Launch, overrides: Overrides) -> 
     """
     given = {key: _text(one) for key, one in line.arguments.items() if not one.unset}
     given |= {str(n): one.text for n, one in enumerate(line.rest, 1)}
-    # `--set 1=x` is an argument of the shell script, and not of the program that the shell script starts
+    # `--set 1=x` sets an argument of the shell script, not of the program that it starts
     given |= {key: one for key, one in overrides.sets.items() if not key.isdecimal()}
     hardware = overrides.hardware
     if hardware is None and (count := _processes(line)) > 1:
         hardware = f"{count} x {DEFAULT_GPU}"
     near = overrides.below(posixpath.dirname(program))
-    # `pick` is not passed on, because it has already selected the command
+    # `pick` has already selected the command, and selects no trainer in the script
     return evolve(near, sets=given, hardware=hardware, launch=launch, pick=None)
 
 
@@ -149,9 +149,8 @@ NOT_GIVEN = re.compile(
 
 
 def _report_variables(draft: Draft, line: Line) -> set[str]:
-    """Find required arguments whose value in the command is a variable that is not set, as in `--model $1`. If there is
-    an error about such an argument, its reason is replaced: it then names the variable. Returns the keys of these
-    arguments.
+    """If an error is about a required argument whose value is an unset shell variable (`--model $1`), make it name the
+    variable. Returns the keys of these arguments.
     """
     unset = {key: one.unset for key, one in line.arguments.items() if one.unset}
     found: set[str] = set()
@@ -167,18 +166,18 @@ def _report_variables(draft: Draft, line: Line) -> set[str]:
 
 
 def _report_words(draft: Draft, line: Line, used: set[str]) -> None:
-    """Report an error for each positional word that the script does not read. Names of files are exceptions."""
+    """Report an error for each positional word that the script does not read, except names of files."""
     if line.cut is not None:
         draft.error(line.entry(line.cut), *CUT)
         return
     for n, word in enumerate(line.rest, 1):
         if str(n) not in used and not word.text.endswith((".yaml", ".yml", ".json")):
-            why = f"`{line.program}` does not read this word", "leave it out if it does not change the training"
+            why = f"`{line.program}` ignores this positional word", "leave it out if it does not change the training"
             draft.error(line.entry(word), *(not_set(word.open) if word.open else why))
 
 
 def _report_argument(draft: Draft, line: Line, key: str, one: Entry, used: set[str]) -> None:
-    """Report how an argument of the command was imported. It is an error if the script has no such argument. `used` are
+    """Report how an argument of the command was imported, and an error if the script has no such argument. `used` are
     the names that the script reads.
     """
     if one.unset and only_names(key):
@@ -186,8 +185,8 @@ def _report_argument(draft: Draft, line: Line, key: str, one: Entry, used: set[s
     elif one.unset:
         draft.error(one, *not_set(one.unset))
     elif ADAPTER.search(key) and isinstance(one.value, str) and not one.empty and not draft.has("lora.from"):
-        draft.error(one, "the script may continue training this adapter, but the spec starts a new one",
-                    "`lora { from = \"FOLDER\" }` continues it")  # fmt: skip
+        draft.error(one, "the script may continue training this adapter; the spec trains a new adapter",
+                    "`lora { from = \"FOLDER\" }` continues its training")  # fmt: skip
     elif key in used:
         draft.mark(one, "mapped", f"an argument of `{line.program}`")
     elif one.file != line.file and "config" in used:
@@ -200,34 +199,34 @@ def _report_argument(draft: Draft, line: Line, key: str, one: Entry, used: set[s
 
 
 def of_method(draft: Draft, declared: Entries, entries: Entries) -> dict[str, Entry]:
-    """The entries without defaults of the script's own classes (`declared`) for settings of other methods: a
-    `temperature` of sft is for the script's own code.
+    """The entries without those defaults of the script's own classes (`declared`) that set another method: an sft
+    script uses its `temperature` in its own code.
     """
     others = {key for key, one in declared.items() if entries.get(key) is one and (row := simple(key)) is not None
               and row.methods and draft.method not in row.methods}  # fmt: skip
     for key in others:
-        draft.note(entries[key], f"an argument for the script's own code: {draft.method} has no such setting")
+        draft.note(entries[key], f"only the script's own code reads it: {draft.method} has no such setting")
     return {key: one for key, one in entries.items() if key not in others}
 
 
 def report_unread(draft: Draft, script: Script, line: Line) -> None:
-    """Warn that a script in the repository is not read. It is an error if the script states values itself or has its
-    own trainer class.
+    """Warn that the import does not read a script in the repository. Report an error if the script states values itself
+    or has its own trainer class.
     """
     if script.unread and script.by_names:
         draft.warn(None, script.unread)
     elif script.unread:
         draft.error(Entry(line.program, None, line.file, line.at), script.unread)
     if script.trainer is not None:
-        why = f"the script trains with a trainer of its own, and the spec with {draft.method} of TRL"
-        help_ = "compare the two trainers; if both learn the same, leave the script's trainer out"
+        why = f"the script trains with a trainer of its own; the spec uses TRL's {draft.method}"
+        help_ = "compare the two trainers; if they compute the same, leave out the script's trainer"
         draft.error(script.trainer, why, help_)
 
 
 def _own_trainer(text: str, program: str) -> Entry | None:
-    """The first trainer that a script creates, if its class is the script's own class, or a class of another module in
-    the repository. None if its class is one of TRL or transformers. A class of the script that extends another trainer
-    counts only if it has its own loss.
+    """The first trainer that a script creates, if its class is defined in the script or in another module of the
+    repository; None for a class of TRL or transformers. A class that extends another trainer counts only if it has its
+    own loss.
     """
     extends = r"\([^)\n]{0,200}\)" if "def compute_loss(" in text else r"\(\s*(?:object)?\s*\)"
     own = set(re.findall(rf"^class\s+(\w*Trainer)\s*(?:{extends})?\s*:", text, re.M))
@@ -241,8 +240,8 @@ def _own_trainer(text: str, program: str) -> Entry | None:
 
 
 def _may_train(kind: str, text: str) -> bool:
-    """Whether a script that the Python importer refused may train nevertheless, for example because another module
-    creates its trainer. `kind` is the reason of the refusal.
+    """Whether a script that the Python importer refused (`kind` is the reason) may still train, for example because
+    another module creates its trainer.
     """
     if kind == NO_TRAINER:
         return "Trainer(" in text
@@ -252,12 +251,12 @@ def _may_train(kind: str, text: str) -> bool:
 
 
 def better(named: Draft, script: Draft | None) -> Draft:
-    """Choose between two drafts of the same command. `named` was made from the arguments by TRL's names, and `script`
-    was read from the Python script.
+    """Choose between two drafts of the same command: `named`, from the arguments as names of TRL, and `script`, from
+    the Python script.
 
-    `script` is chosen in three cases: it has no errors; the two drafts have different models or data; or `named` is
-    incomplete (it lacks a model or data, or TRL does not know all arguments) and has at least as many errors. Otherwise
-    `named` is chosen, and gets the settings that the script changes in its code.
+    `script` is chosen if it has no errors; if the models or data differ; or if `named` has at least as many errors and
+    is incomplete (it lacks a model or data, or TRL does not know all arguments). Otherwise `named` is chosen, and gets
+    the settings that the script's code changes.
     """
     if script is None:
         return named
@@ -274,21 +273,21 @@ def better(named: Draft, script: Draft | None) -> Draft:
 
 
 def _doubt_data(named: Draft, script: Draft) -> None:
-    """Report an error if the argument for the data is a plain word such as `pure_bad`, and the importer cannot read how
-    the script makes its rows. The word is then probably not a dataset but a name that only this script understands.
+    """Report an error if the data argument is a plain word such as `pure_bad` and the import cannot read how the script
+    builds its rows: the word is then probably a name that only this script understands.
     """
     unread = next((one.entry for one in script.messages if one.severity == "error" and one.entry is not None
                    and GUESSED.match(one.entry.key) and not one.entry.key.startswith("model")), None)  # fmt: skip
     words = [one.ref for one in named.sources if re.fullmatch(r'"[\w-]+"', one.ref)]
     if unread is not None and words:
-        why = f"the script makes its rows from {words[0]} in a way that the import does not read"
+        why = f"the import cannot read how the script builds its rows from {words[0]}"
         named.error(Entry("train_dataset", None, unread.file, unread.line), why, "`--data NAME` names the data")
         named.sources = [one for one in named.sources if one.ref not in words]
 
 
 def _warn_of_more(named: Draft, script: Draft) -> None:
-    """Warn about changes that the script makes beyond its arguments. Each reason has one warning, at most MOST reasons
-    are reported, and reasons about the data come first.
+    """Warn about what the script changes beyond its arguments: one warning for each reason, at most MOST warnings,
+    those about the data first.
     """
     reasons: dict[str, list[Entry]] = {}
     for one in script.messages:
@@ -310,14 +309,14 @@ ADDED = (
     "model.chat_template", "batch.", "data.", "optimizer", "schedule", "precision", "memory", "lora", "qlora",
     "method.", "seed",
 )  # fmt: skip
-"""Beginnings of settings' paths. If the script changes its arguments, these settings are copied from the draft that was
-made of the script's code.
+"""Beginnings of paths of settings, such as `optimizer.`, that are copied from the script's draft if the script's code
+changes its arguments.
 """
 
 
 def _add(named: Draft, script: Draft) -> None:
-    """Copy settings and names of columns from one draft to another. `script` is the draft that was read from the code,
-    and `named` the draft that was read from the arguments. Each copied setting gets a warning.
+    """Copy settings and names of columns from the draft of the code (`script`) to the draft of the arguments (`named`).
+    Each copied setting gets a warning.
     """
     _columns(named, script)
     for path, written in script.settings.items():
@@ -332,19 +331,19 @@ def _add(named: Draft, script: Draft) -> None:
             named.settings[path] = written
             named.files.update({name: data for name, data in script.files.items() if f'"{name}"' in written.text})
             named.warn(written.entry, f"the script sets it, and the spec has its value: {path} = {written.text}")
-            # versions of TRL up to 0.18 have one way of packing, which the script does not state
+            # up to TRL 0.18, there is only one strategy of packing, which a script does not state
             how = script.settings.get(f"{path}.strategy") if path == "batch.packing" else None
             if how is not None:
                 named.settings.setdefault(f"{path}.strategy", how)
             elif path == "batch.packing" and written.text == "true" and script.trl:
                 defaults.packing(named, script.trl)
-            # the script evaluates on the rows that it holds out, and not on the split that its arguments name
+            # the script evaluates on its held-out rows, not on the split that its arguments name
             if path == "data.holdout":
                 named.settings.pop("eval.split", None)
 
 
 def _columns(named: Draft, script: Draft) -> None:
-    """Copy the column names that the script reads to each data source whose columns the arguments do not name."""
+    """Copy the names of the columns that the script reads to each dataset whose columns the arguments do not name."""
     columns = {_without_dot(one.ref): one.columns for one in script.sources}
     named.sources = [
         evolve(one, columns=one.columns or columns.get(_without_dot(one.ref), ())) for one in named.sources
@@ -352,8 +351,8 @@ def _columns(named: Draft, script: Draft) -> None:
 
 
 def _contradicts(named: Draft, script: Draft) -> bool:
-    """Whether two drafts have different models or different datasets. `script` is the draft that was read from the
-    script's code, and `named` the draft that was made from the arguments by their names.
+    """Whether the draft of the script's code (`script`) and the draft of the arguments (`named`) have different models
+    or datasets.
     """
     if any(one.entry is not None and GUESSED.search(one.entry.key) for one in script.messages
            if one.severity == "error"):  # fmt: skip
@@ -365,13 +364,13 @@ def _contradicts(named: Draft, script: Draft) -> bool:
 
 
 def _without_dot(name: str) -> str:
-    """A path without `./` at its beginning: `data/a.jsonl` and `./data/a.jsonl` are the same file."""
+    """A path without a leading `./`, because `./data/a.jsonl` and `data/a.jsonl` are the same file."""
     return name.strip('"').removeprefix("./")
 
 
 def rank(one: Draft) -> tuple[int, int]:
-    """A key for sorting drafts so that the most complete draft is the first. It is a pair of numbers: how many of
-    model, data and, if the method needs them, rewards are missing; and how many errors and decisions there are.
+    """A sort key by which the most complete draft is first: how many of model, data and (if the method needs them)
+    rewards are missing, and the number of errors and decisions.
     """
     errors = sum(each.severity == "error" for each in one.messages)
     unrewarded = METHODS[one.method].grouped and not one.has("method.rewards")

@@ -14,24 +14,23 @@ NAME = re.compile(r"""["']([\w-]+)["']""")
 
 
 def found(program: str, overrides: Overrides) -> tuple[str, str]:
-    """The path and the text of a command's script in the repository. Both are empty if the script is not there.
+    """The path and the text of a command's script in the repository; two empty strings if it is not there.
 
-    If the path in the command does not exist, the result is the file of the same name elsewhere in the repository, if
-    there is only one.
+    If the path in the command does not exist, the only file of the same name in the repository is used.
     """
     for one in _locations(program):
         data = overrides.read(one)
         if data is not None:
             return one, data.decode("utf-8-sig", "replace")
-    known = "fastchat/train/" in program  # a script of FastChat, although its name `train.py` alone does not show this
+    known = "fastchat/train/" in program  # `train.py` is too common a name to look for FastChat's script elsewhere
     elsewhere = overrides.find(posixpath.basename(program)) if program.endswith(".py") and not known else []
     data = overrides.read(elsewhere[0]) if len(elsewhere) == 1 else None
     return ("", "") if data is None else (elsewhere[0], data.decode("utf-8-sig", "replace"))
 
 
 def _locations(program: str) -> list[str]:
-    """The paths where a program may be: `pkg/train.py` for the module `pkg.train`. For a path of another machine, such
-    as `/home/me/repo/train.py`, the last parts of the path are included: `repo/train.py` and `train.py`.
+    """The paths where a program may be: `pkg/train.py` for the module `pkg.train`. A path of another machine, such as
+    `/home/me/repo/train.py`, also gives its last parts: `repo/train.py` and `train.py`.
     """
     if not program.endswith(".py"):
         if not re.fullmatch(r"[A-Za-z_][\w.]*", program):

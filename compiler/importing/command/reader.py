@@ -29,13 +29,11 @@ ENVIRONMENT = {
     "SWANLAB_PROJECT": "swanlab_project", "CLEARML_PROJECT": "clearml_project", "CLEARML_TASK": "clearml_task",
 }  # fmt: skip
 NAMING = ("save", "track.name", "track.project", "save.hub.name")
-"""Settings that only give a run its names. A sweep does not contain them, because xpc itself names the members of a
-sweep.
-"""
+"""Settings that only name a run. A sweep omits them, because xpc names the members of a sweep."""
 PROGRAM = re.compile(r"\$\{?(\w+)\}?(?:\.py)?$")
 """Matches a program that consists of a variable without a value, such as `$1` in `accelerate launch $1`."""
 FILES = ("config", "config_file", "deepspeed", "deepspeed_config", "fsdp_config")
-"""Arguments, and options of launchers, whose value is the path of a file with settings."""
+"""Arguments and launcher options whose value is the path of a file with settings."""
 
 
 def command(source: SourceFile, overrides: Overrides) -> Draft:
@@ -60,7 +58,9 @@ def command(source: SourceFile, overrides: Overrides) -> Draft:
 
 
 def _converted(call: Call, source: SourceFile, overrides: Overrides) -> Draft:
-    """Convert one command. The script sets its environment variables and may write the files that it reads."""
+    """Convert one command, with the environment variables that the shell script sets and the files that the script
+    writes for it.
+    """
     written: dict[str, str] = {}
     moved: dict[str, str] = {}
     changed: dict[str, str] = {}
@@ -75,16 +75,16 @@ def _converted(call: Call, source: SourceFile, overrides: Overrides) -> Draft:
     for one in (*line.options.values(), *line.arguments.values(), *map(line.entry, line.rest)):
         name = one.key if one.value is None else text(one) or ""
         if name in changed and (one.value is None or one.key in FILES):
-            why = f"the script changes this file by `{changed[name]}`, which the import does not follow"
-            draft.error(one, why, "make the change in the file, and delete the command")
+            why = f"the script changes this file with `{changed[name]}`, which the import does not execute"
+            draft.error(one, why, "make this change in the file, and delete the command")
     for name, found in moved.items():
         draft.warn(None, f"`{name}` is a path of another machine: the import reads `{found}`")
     return draft
 
 
 def _sweep(draft: Draft, name: str, values: Sequence[str], at: int, source: SourceFile, overrides: Overrides) -> None:
-    """Make a sweep of a command in a loop. The command is imported once for each value of the loop's variable. If a
-    setting differs between the imported drafts, its values become a list of the sweep.
+    """Make a sweep of a command in a loop. The command is imported for each value of the loop's variable; a setting
+    that differs between these imports becomes a list of the sweep.
     """
     changed: dict[str, list[str]] = {}
     commands: set[tuple[str, ...]] = set()
@@ -111,28 +111,28 @@ def _sweep(draft: Draft, name: str, values: Sequence[str], at: int, source: Sour
         draft.settings.pop(path, None)
     if len(commands) > 1 and not swept:
         draft.warn(Entry(f"${name}", " ".join(values), source.name, 0),
-                   f"the loop starts {len(commands)} runs, with equal settings in the spec; the spec is the first",
+                   f"the loop starts {len(commands)} runs whose specs have equal settings; the spec is the first run",
                    f"`--set {name}=VALUE` takes another")  # fmt: skip
 
 
 LIBRARIES = frozenset(("verl", "openrlhf", "swift", "trlx", "nemo_rl", "skyrl_train", "areal", "slime", "xtuner"))
-"""Training libraries that no importer reads. A command may start their programs by `python -m`."""
+"""Training libraries whose programs, started by `python -m`, no importer reads."""
 
 
 def _draft(line: Line, overrides: Overrides) -> Draft:
-    """Convert a parsed command. The program decides which names its arguments have: the names of LLaMA-Factory, the
-    names that the started Python script declares, or the names of TRL.
+    """Convert a parsed command. The program decides what its arguments are: keys of LLaMA-Factory, arguments that the
+    Python script declares, or arguments of TRL.
     """
     if llamafactory_command.is_llamafactory(line.program, line.arguments):
         return _factory(line, overrides)
     path, script_text = programs.found(line.program, overrides)
     if llamafactory_command.STARTED.search(script_text):
         made = _factory(line, overrides)
-        made.warn(None, f"`{path}` starts LLaMA-Factory, and what it does before is not read")
+        made.warn(None, f"`{path}` starts LLaMA-Factory; the import does not read what the script does before")
         return made
     library = re.split(r"[./]", line.program)[0]
     if library in LIBRARIES:
-        raise Unreadable(f"`{line.program}` is a program of {library}: its settings are not read")
+        raise Unreadable(f"`{line.program}` is a program of {library}, which xpc does not import")
     if line.program.startswith("axolotl"):
         named = next((f"`{one.text}`" for one in line.rest), "that file")
         raise Unreadable(f"`{line.program}` reads a file: import {named} instead")
@@ -154,8 +154,8 @@ def _draft(line: Line, overrides: Overrides) -> Draft:
 class Given:
     """A parsed command (`line`) with all of its arguments by name (`entries`), and its positional words (`rest`).
 
-    `config` is the argument that names a configuration file, and `inside` are the keys of this file, which are also in
-    `entries`. Both are None without a configuration file.
+    `config` is the argument that names a configuration file, and `inside` are the file's keys, which are also in
+    `entries`; both are None without such a file.
     """
 
     line: Line
@@ -166,7 +166,7 @@ class Given:
 
 
 def _given(line: Line, overrides: Overrides) -> Given:
-    """Read the configuration file of a command. `--config` names the file, or the only positional word does."""
+    """Read a command's configuration file, which `--config` or the only positional word names."""
     line = evolve(line, arguments={key: _present(one, overrides) for key, one in line.arguments.items()})
     entries, rest = dict(line.arguments), line.rest
     config = entries.pop("config", None)
@@ -185,9 +185,8 @@ def _given(line: Line, overrides: Overrides) -> Given:
 
 
 def _present(entry: Entry, overrides: Overrides) -> Entry:
-    """Return an argument. Its value may contain a variable that is not set, and the importer may nevertheless find the
-    file that the value names. The argument is then returned without the mark for such a variable. The file is found in
-    the repository by the end of its path (`/home/$USER/repo/sft.json`), or the script itself writes it (`$(mktemp)`).
+    """Return an argument, without its mark of an unset variable if the file that it names is found nevertheless: in the
+    repository by the end of its path (`/home/$USER/repo/sft.json`), or because the script writes it (`$(mktemp)`).
     """
     name = text(entry) or ""
     unknown = entry.unset and (name.endswith((".yaml", ".yml", ".json")) or name.startswith("$("))
@@ -203,8 +202,8 @@ def _with_launch_file(line: Line, overrides: Overrides) -> Overrides:
 
 
 def _by_names(given: Given, script: own_script.Script, overrides: Overrides) -> Draft:
-    """Convert the arguments of a command by their names: names of TRL, of FastChat, or names that many custom scripts
-    use.
+    """Convert the arguments of a command whose script is not read, by their names: those of TRL, of FastChat, or common
+    names of custom scripts.
     """
     line, entries = given.line, {**script.declared, **given.entries}
     unset = {key: one for key, one in entries.items() if one.unset and key not in ("deepspeed", "deepspeed_config")}
@@ -226,13 +225,14 @@ def _by_names(given: Given, script: own_script.Script, overrides: Overrides) -> 
             handbook.with_packing(entries, trlyaml.method_of(stated, line.file, entries, entries), overrides)
         )
     fitting = script.draft.fitting if script.draft is not None else ()
-    # defaults of the script's own classes do not show the version: Open-R1's classes of 2025 stay in later copies
+    # defaults of the script's own classes do not show the version of TRL: later copies still have Open-R1's classes of
+    # 2025
     dating = {key: one for key, one in entries.items() if script.declared.get(key) is not one}
     draft, source = trlyaml.start(stated, entries, line.file, dating, script_text, fitting)
     handbook.report(draft, entries, keys, overrides)
     draft.trl_rewards = not script_text or "trl.rewards" in script_text
     for key, name in short.items():
-        draft.warn(entries[name], f"it is read as `{name}`: argparse takes the beginning of a name"
+        draft.warn(entries[name], f"it is an abbreviation of `{name}`, which argparse accepts"
                    if name.startswith(key) else f"the script's own name is read as TRL's `{name}`")  # fmt: skip
     _unset(draft, unset)
     unknown = PROGRAM.search(line.program)
@@ -244,7 +244,7 @@ def _by_names(given: Given, script: own_script.Script, overrides: Overrides) -> 
     entries = dict(own_script.of_method(draft, script.declared, entries))
     if chat:
         entries = fastchat.fastchat(draft, entries, line.program, overrides)
-        # FastChat's scripts use `evaluation_strategy`, so they need a version of transformers that has this argument
+        # FastChat's scripts have the argument `evaluation_strategy`, so they need an old version of transformers
         source, _ = native({"evaluation_strategy"}, draft.method, None)
     _launched(draft, line, entries, overrides, source)
     if line.cut is not None:
@@ -252,23 +252,21 @@ def _by_names(given: Given, script: own_script.Script, overrides: Overrides) -> 
     for word in given.rest if line.cut is None else ():
         why, how = not_set(word.open) if word.open else ("an argument without a key", "")
         if not word.open and search.OVERRIDE.fullmatch(word.text):
-            why = "a value for a configuration of Hydra, which the import reads only next to the script"
+            why = "it overrides a Hydra configuration, which the import finds only next to the script"
             how = f"import it in the repository that has `{line.program}`"
         draft.error(line.entry(word), why, how)
     return draft
 
 
 def _config_file(draft: Draft, given: Given) -> None:
-    """Record how the configuration file was imported, and which arguments are stated more than once."""
+    """Record how the configuration file was imported, and the arguments that are stated twice."""
     config, line = given.config, given.line
     for one in line.again:
-        draft.warn(one, f"it is given twice: the last value, {shown(line.arguments[one.key])}, counts")
+        draft.warn(one, f"it occurs twice: the last value, {shown(line.arguments[one.key])}, is used")
     if config is not None and config.unset:
         draft.error(config, *not_set(config.unset))
     elif config is not None and given.inside is None:
-        draft.error(
-            config, "the file does not exist, and most settings of the run are in it", "import that file itself"
-        )
+        draft.error(config, "the file, which has most settings of the run, does not exist", "import that file itself")
     elif config is not None:
         draft.mark(config, "mapped", "the file was read")
         for key, over in (given.inside or {}).items():
@@ -277,7 +275,7 @@ def _config_file(draft: Draft, given: Given) -> None:
 
 
 def _launched(draft: Draft, line: Line, entries: Entries, overrides: Overrides, source: Stack) -> None:
-    """Import the arguments by TRL's names. Also import the options of the launcher and the files that they name."""
+    """Import the arguments as arguments of TRL, the options of the launcher, and the files that both name."""
     # without a launcher, `python train.py` starts one process
     found = Machines(each=1 if line.launcher == "python" else None)
     overrides = evolve(overrides, accelerate=launcher(draft, line, found, overrides.accelerate))
@@ -289,14 +287,13 @@ def _launched(draft: Draft, line: Line, entries: Entries, overrides: Overrides, 
     trlyaml.arguments(draft, entries, overrides, source, found)
     visible = overrides.environment.get("CUDA_VISIBLE_DEVICES")
     if line.launcher == "python" and overrides.hardware is None and visible is not None and "," in str(visible.value):
-        draft.warn(visible, "the script names several GPUs; the spec has one GPU, with the global batch of one process",
+        draft.warn(visible, "one process uses several GPUs; the spec has one GPU, with the global batch of one process",
                    "`--hardware '4 x h100-80gb'` names the GPUs")  # fmt: skip
 
 
 def _abbreviated(entries: Mapping[str, Entry], script_text: str) -> dict[str, str]:
-    """Map names of arguments to TRL's names. The mapping has common names of custom scripts, and abbreviations of TRL's
-    names: `--learning_r` stands for `--learning_rate`, because no other name begins like this. A name that the script
-    itself declares is not an abbreviation.
+    """Map common argument names of custom scripts, and abbreviations, to TRL's names: `--learning_r` is
+    `--learning_rate`, because no other name begins like this. A name that the script declares is not an abbreviation.
     """
     names = argument_names()
     declared = {key for key, one in script_keys(script_text, "") if one.declared}
@@ -310,11 +307,11 @@ def _abbreviated(entries: Mapping[str, Entry], script_text: str) -> dict[str, st
 
 
 def _dropped(draft: Draft, line: Line) -> None:
-    """Warn about words of the command that the import ignores. These are variables that are not set, and words that the
-    script adds only if a condition with an unknown outcome holds.
+    """Warn about words of the command that the import ignores: unset variables, and words that the script adds only
+    under a condition whose outcome is unknown.
     """
     for dropped in line.dropped:
-        why = "the script does not set this variable; the import assumes that the variable is empty"
+        why = "the script does not set this variable, so the import assumes that it is empty"
         if ":" in dropped.text:
             why = "the import cannot evaluate the condition that adds words here, and leaves them out"
         draft.warn(line.entry(dropped), why)
@@ -332,8 +329,8 @@ def _mapping(entry: Entry, overrides: Overrides) -> Entry:
 
 
 def _unset(draft: Draft, entries: Mapping[str, Entry]) -> None:
-    """Report an error for each argument whose value contains a shell variable that is not set. For an argument that
-    only names the run, it is a warning, and the spec keeps the default name.
+    """Report an error for each argument whose value contains an unset shell variable. If the argument only names the
+    run, report a warning, and keep the default name.
     """
     for key, one in entries.items():
         if trlyaml.only_names(key):
@@ -363,16 +360,16 @@ def _factory(line: Line, overrides: Overrides) -> Draft:
 
 
 def _environment(draft: Draft, name: str, entry: Entry) -> None:
-    """Record how an environment variable that the shell script sets was imported."""
+    """Record how an environment variable, which the shell script sets, was imported."""
     if name in ENVIRONMENT:
         draft.mark(entry, "mapped", ENVIRONMENT[name])
     elif not draft.handled(entry):
-        draft.note(entry, "the environment of the launch")
+        draft.note(entry, "it belongs to the environment of the launch")
 
 
 def _file(entry: Entry, overrides: Overrides, option: str = "") -> dict[str, Entry]:
-    """Read a YAML or JSON file that an argument names. Raises Unreadable if the file does not exist. The message then
-    names `option`, by which the user can give another file.
+    """Read a YAML or JSON file that an argument names. Raises Unreadable if the file does not exist; its message names
+    the `option`, such as `--deepspeed`, that names another file.
     """
     name = text(entry) or ""
     data = overrides.read(name)
@@ -386,8 +383,6 @@ def _file(entry: Entry, overrides: Overrides, option: str = "") -> dict[str, Ent
 
 
 def _method(program: str) -> str | None:
-    """The training method in the name of a program: dpo for `trl dpo` and `dpo.py`. None if the name contains no
-    method.
-    """
+    """The training method in a program's name: dpo for `trl dpo` and `dpo.py`; None if there is none."""
     words = re.split(r"[\s/_.-]+", program.lower().replace(".py", ""))
     return next((one for one in reversed(words) if one in METHODS), "reward" if "rm" in words else None)

@@ -18,39 +18,39 @@ LAUNCHED = re.compile(
     r"(?:accelerate\s+launch|torchrun|deepspeed|python3?)\s(?:[^\n\\]|\\[^\0]){0,2000}?(?:\.py|(?<=\s)-m\s+[A-Za-z_])|(?:^|\s)trl\s+\w+\s+--"
     r"|(?:^|\s)(?:llamafactory-cli|axolotl)\s+train\s"
 )
-"""Matches a training command inside of a string. The distance between the launcher and the program is limited, so that
-the search takes a time proportional to the length of the text.
+"""Matches a training command inside of a string. The distance between launcher and program is limited, so that the
+search takes linear time.
 """
 OTHER = re.compile(r"eval|infer|generat|bench|merge|serve|test|preprocess|convert|upload|push_|download")
 """Matches words in the names of programs that do not train, such as `eval`."""
 TRAINS = re.compile(r"train|sft|dpo|grpo|finetun|fine_tun", re.I)
-"""Matches words in the names of programs that probably train, such as `finetune`. Such a program may call another
-module that contains the training code.
+"""Matches words in the names of programs that probably train, such as `finetune`. Such a program may call a module with
+the training code.
 """
 OVERRIDE = re.compile(r"[+~]{0,2}[A-Za-z_][\w./@-]*=.*", re.S)
 """Matches an override of a Hydra configuration, such as `trainer.lr=1e-5`."""
 WRAPPERS = ("srun", "nohup", "env", "time", "uv", "poetry", "exec", "docker", "podman", "singularity", "apptainer",
             "conda", "sudo", "stdbuf", "numactl", "taskset", "timeout", "nice", "ionice", "setsid", "mpirun", "pipenv",
             "pixi")  # fmt: skip
-"""Programs that start another command, such as `srun python train.py`."""
+"""Programs that start the command after them, as in `srun python train.py`."""
 PRINTING = ("echo", "printf", "cat")
-"""Commands that only print the text of a command."""
+"""Commands, such as `echo`, that only print another command."""
 PYTHON = re.compile(r"\$\{?\w*PY\w*\}?", re.I)
 """Matches variables that contain the path of the Python interpreter, such as `$PYTHON`."""
 MOST_PROGRAMS = 40
 """The largest number of programs of a shell script for which the import looks in the repository."""
 MOST_WRAPPED = 200
-"""After a wrapper such as `docker run`, at most this many words are searched for the command that the wrapper starts.
+"""The largest number of words after a wrapper, such as `docker run`, that are searched for the command that it
+starts.
 """
 
 
 def chosen(text_: str, overrides: Overrides, loops: dict[str, tuple[str, ...]]) -> tuple[int, Call]:
-    """Return a pair: the index of the training command to import, and the command itself. If `--pick` states an index,
-    it is the command with this index; otherwise, it is the only training command. Raises Unreadable if there is no
-    training command, or if there are several and no `--pick`.
+    """Return the index and the training command that `--pick` selects, or the only one. Raises Unreadable if there is
+    none, or if there are several and no `--pick`.
     """
     training = training_commands(text_, overrides, loops)
-    # a script often trains and then evaluates, so leave out commands whose names are about evaluation
+    # a script often trains and then evaluates, so exclude programs with names such as `eval.py`
     if overrides.pick is None and len(training) > 1:
         kept = [one for one in training if not OTHER.search(_named(one).lower())]
         kept = kept if len(kept) == 1 else [one for one in kept if _makes_trainer(one, overrides)]
@@ -72,8 +72,8 @@ def chosen(text_: str, overrides: Overrides, loops: dict[str, tuple[str, ...]]) 
 
 
 def _skipped_commands(text_: str) -> str:
-    """A sentence that names the line of a training command which the script skips. The reason may be a condition, a
-    loop, or an argument such as `$1`. "" if there is no such command.
+    """A sentence with the line of a training command that the script skips because of a condition, a loop or an
+    argument such as `$1`; "" if there is none.
     """
     for number, one in enumerate(text_.splitlines(), 1):
         printed = one.lstrip().startswith("#") or not {*PRINTING}.isdisjoint(one.split())
@@ -84,21 +84,21 @@ def _skipped_commands(text_: str) -> str:
 
 
 def _program(call: Call) -> str:
-    """The Python file that a command starts, or the module in `-m pkg.train`. "" if the command starts neither."""
+    """The Python file that a command starts, or the module in `-m pkg.train`; "" if there is neither."""
     texts = [one.text for one in call.words]
     program = next((one for one in texts if one.endswith(".py")), "")
     return texts[texts.index("-m") + 1] if not program and "-m" in texts[:-1] else program
 
 
 def _makes_trainer(call: Call, overrides: Overrides) -> bool:
-    """Whether a command starts a Python file or module of this repository, and this file creates a trainer."""
+    """Whether a command starts a Python file or module of this repository that creates a trainer."""
     return re.search(r"Trainer\(", programs.found(_program(call), overrides)[1]) is not None
 
 
 def _without_preparation(training: list[Call], overrides: Overrides) -> list[Call]:
-    """Remove commands that only prepare data, such as `python prepare_pairs.py`. If a command starts a file of this
-    repository that creates a trainer, commands that start other files of the repository are removed. They stay if the
-    name of their file suggests training.
+    """Remove commands that only prepare data, such as `python prepare_pairs.py`. If any command starts a file of the
+    repository that creates a trainer, remove the commands that start the repository's other files, except files with a
+    name such as `finetune.py`.
     """
     if len(training) > MOST_PROGRAMS:
         return training
@@ -110,11 +110,10 @@ def _without_preparation(training: list[Call], overrides: Overrides) -> list[Cal
 
 
 def training_commands(text_: str, overrides: Overrides, loops: dict[str, tuple[str, ...]] | None = None) -> list[Call]:
-    """The training commands of a shell script. If there are none, the training commands inside its quoted strings
-    (`bash -c "..."`).
+    """The training commands of a shell script or, if there are none, those inside its quoted strings (`bash -c "..."`).
 
-    A command without arguments, such as `python train.py`, is a training command if the file creates a trainer. `loops`
-    receives the values of `for` loops.
+    `python train.py`, without arguments, is a training command if the file creates a trainer. `loops` receives the
+    values of `for` loops.
     """
     sets, written = overrides.sets, dict[str, str]()
     found = list(map(_with_interpreter, calls(text_, sets, loops, overrides.read, written)))
@@ -127,21 +126,21 @@ def training_commands(text_: str, overrides: Overrides, loops: dict[str, tuple[s
         if one.words and not _program(one).startswith(INLINE)
         and (is_training(one.words) or (_is_python(one) and making.get(_program(one), False)))
     ]  # fmt: skip
-    # a program may start a command that it gets as one word: `python wait_for_gpus.py "torchrun train.py --lr 1e-5"`
+    # a program may get the training command as one word: `python wait_for_gpus.py "torchrun train.py --lr 1e-5"`
     training = [each for one in training for each in _inside([one], sets, assigned=False) or [one]]
     if training:
         return _without_preparation(list({(one.words, one.folder): one for one in training}.values()), overrides)
     inline = [one for one in found if _program(one).startswith(INLINE) and _program(one) in written]
     if inline:
         return inline
-    # search the values of variables last: one may be incomplete, such as `CMD="python a.py"` before `CMD+=" --lr 1"`
+    # search values of variables last: `CMD="python a.py"` is incomplete before `CMD+=" --lr 1"`
     training = _inside(found, sets, assigned=False) or _inside(found, sets, assigned=True)
     return list({tuple(part.text for part in one.words): one for one in reversed(training)}.values())[::-1]
 
 
 def _inside(found: Sequence[Call], sets: Mapping[str, str], assigned: bool) -> list[Call]:
-    """The training commands inside strings. The strings are words of commands such as `eval "$CMD"` or, with
-    `assigned`, the values of all variables and the texts that the script prints.
+    """The training commands inside strings: words of commands such as `eval "$CMD"` or, with `assigned`, the values of
+    all variables and all printed texts.
     """
     training: list[Call] = []
     for one in found:
@@ -158,9 +157,7 @@ def _inside(found: Sequence[Call], sets: Mapping[str, str], assigned: bool) -> l
 
 
 def _with_interpreter(call: Call) -> Call:
-    """If a variable without a value stands for the interpreter, replace it: `$PYTHON train.py` becomes `python
-    train.py`.
-    """
+    """Replace an unset variable that names the interpreter: `$PYTHON train.py` becomes `python train.py`."""
     words = call.words
     if len(words) < 2 or not (words[0].open and PYTHON.fullmatch(words[0].text)):
         return call
@@ -176,8 +173,8 @@ def _is_python(call: Call) -> bool:
 
 
 def is_wrapper(name: str) -> bool:
-    """Whether a program starts the command that follows its name, as `srun` does. A cluster may have such a program of
-    its own, as in `singularity_wrapper exec`, and so may a repository, as in `./with_gpu.sh python train.py`.
+    """Whether a program starts the command that follows its name, as `srun` does. Clusters and repositories have their
+    own wrappers: `singularity_wrapper exec`, `./with_gpu.sh python train.py`.
     """
     return name in WRAPPERS or name.removesuffix("_wrapper") in WRAPPERS or name.endswith(".sh")
 
@@ -188,8 +185,8 @@ def count(text_: str, overrides: Overrides) -> int:
 
 
 def _named(call: Call) -> str:
-    """A short name for a command, used in messages: the names of the Python and YAML files in it. If there are none,
-    the module after `-m`, or else the first two words.
+    """A short name of a command for messages: its Python and YAML files, else the module after `-m`, else the first two
+    words.
     """
     names = [one.text for one in call.words if one.text.endswith((".py", ".yaml", ".yml"))]
     first = " ".join(one.text for one in call.words[:2])
@@ -205,7 +202,7 @@ def is_training(words: Sequence[Word]) -> bool:
         return len(words) > 1 and words[1].text not in ("vllm-serve", "chat", "env")
     if name in ("torchrun", "deepspeed"):
         return True
-    if name in ("llamafactory-cli", "axolotl"):  # other subcommands of these programs, such as `export`, do not train
+    if name in ("llamafactory-cli", "axolotl"):  # other subcommands, such as `export`, do not train
         return len(words) > 1 and words[1].text in VERBS
     if name in ("accelerate", "accelerate-launch"):
         return name != "accelerate" or (len(words) > 1 and words[1].text == "launch")

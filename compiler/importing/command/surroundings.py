@@ -18,8 +18,8 @@ SLURM = re.compile(
 
 
 def slurm(text_: str) -> dict[str, str]:
-    """The variables that Slurm sets for a job, if their values follow from the script's `#SBATCH` lines: the number of
-    nodes (1 by default) and the number of GPUs on each node.
+    """The variables that Slurm sets from the script's `#SBATCH` lines: the number of nodes (1 by default) and of GPUs
+    on each node.
     """
     if not re.search("^#SBATCH", text_, re.M):
         return {}
@@ -31,8 +31,8 @@ def slurm(text_: str) -> dict[str, str]:
 
 
 def cards(hardware: str | None) -> dict[str, str]:
-    """Slurm's variable for the number of GPUs on a node, with the number that `--hardware` states: 4 for `4 x
-    h100-80gb`. The result is empty if there is no `--hardware`, or no number in it.
+    """Slurm's variable for the number of GPUs on a node, from `--hardware`: 4 for `4 x h100-80gb`. Empty without
+    `--hardware`, or without a number in it.
     """
     found = re.match(r"\s*(\d{1,4})\s*x\s", hardware or "")
     return {} if found is None else {"SLURM_GPUS_ON_NODE": found[1]}
@@ -60,16 +60,16 @@ def same(one: Call, other: Call) -> bool:
 
 
 def _variable(word: Word, file: str) -> tuple[str, Entry | None]:
-    """Return the name and the value of a variable that a word assigns, as in `LR=1e-5`. An unknown value is None."""
+    """The name and the value that a word such as `LR=1e-5` assigns; None for an unknown value."""
     name, _, value = word.text.partition("=")
     return name, None if word.open else Entry(f"${name}", value, file, word.line, value)
 
 
 def reader(overrides: Overrides, written: Mapping[str, str], moved: dict[str, str]) -> Callable[[str], bytes | None]:
-    """Return a function that reads files. It also finds the files that the script itself writes (`written`).
+    """Return a function that reads a file, also one that the script itself writes (`written`).
 
-    For a path of another machine, such as `/home/me/repo/configs/x.yaml`, the function tries the last parts of the path
-    in this repository. A file that it finds in this way is recorded in `moved`.
+    For a path of another machine, such as `/home/me/repo/configs/x.yaml`, it tries the last parts in this repository,
+    and records a file that it finds in `moved`.
     """
 
     def read(name: str) -> bytes | None:

@@ -1,5 +1,5 @@
-"""With `--partial`, guess the values of a shell script's arguments (`$1`, `$2`): a command in the documentation that
-starts the script states them.
+"""With `--partial`, take the values of a shell script's arguments (`$1`, `$2`) from a documented command that starts
+the script.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ UNSET = re.compile(r"does not set \$\{?(\d)")
 
 
 def unset(draft: Draft) -> set[str]:
-    """The numbers of the script's arguments that errors report as not set: "1" for `$1`."""
+    """The numbers of the script's arguments for which there are errors because they are not set: "1" for `$1`."""
     return {number for one in draft.messages if one.severity == "error" for number in UNSET.findall(one.why)}
 
 
 def stated(numbers: set[str], text: str, file: str, overrides: Overrides) -> dict[str, Entry]:
-    """The values of the shell script's arguments, such as `$1`, from the first documented command that states all of
-    them. Documented commands are searched in the script's comments, in shell scripts near it, and in the repository's
-    README. If there is no such command, the result is empty.
+    """The values of the shell script's arguments (`$1` ...), from the first documented command that states all of them,
+    in the script's comments, in shell scripts near it or in the README. Empty if there is no such command.
     """
     name = posixpath.basename(file)
     comments = "\n".join(line.lstrip("# ") if line.lstrip().startswith("#") else "" for line in text.split("\n"))
@@ -37,9 +36,9 @@ def stated(numbers: set[str], text: str, file: str, overrides: Overrides) -> dic
 
 
 def report(draft: Draft, taken: dict[str, Entry], numbers: set[str]) -> None:
-    """Add an error for each argument whose value was taken from a documented command. `--partial` turns this error into
-    a decision for a person.
+    """Add an error for each argument whose value was taken from a documented command; `--partial` turns it into a
+    decision for the user.
     """
     for number in sorted(numbers & set(taken)):
-        draft.error(taken[number], "this argument of the script has no default; the spec takes its value from this "
+        draft.error(taken[number], "the script has no default for this argument; the spec takes its value from this "
                     "documented command", "`--set 1=VALUE` gives another")  # fmt: skip

@@ -1,5 +1,5 @@
-"""Import two kinds of LLaMA-Factory's commands: `llamafactory-cli train FILE key=value`, and `train_bash.py --key
-value`, which its web page and its older scripts use.
+"""Import LLaMA-Factory's commands: `llamafactory-cli train FILE key=value`, and `train_bash.py --key value` of its web
+page and older scripts.
 
 Source: LLaMA-Factory 0.9.5, launcher.py and hparams/parser.py.
 """
@@ -18,17 +18,16 @@ from xpc.compiler.importing.text.entries import Entries, Entry, Unreadable, inte
 from xpc.grammar.record import evolve
 
 SCRIPTS = ("train_bash.py", "train.py", "run_exp.py", "train_sft.py")
-"""The names of LLaMA-Factory's training scripts. Other tools have scripts with these names, so a command is
-LLaMA-Factory's only if it also has the argument `finetuning_type`.
+"""Names of LLaMA-Factory's training scripts. Other tools have them too, so the command must also have the argument
+`finetuning_type`.
 """
 STARTED = re.compile(r"^[ \t]*from llamafactory\.train\.tuner import .*\brun_exp\b", re.MULTILINE)
-"""Matches an import of `run_exp`, which a Python script calls to start LLaMA-Factory with the script's own arguments.
-"""
+"""Matches an import of `run_exp`, which starts LLaMA-Factory with the arguments of the calling script."""
 PROCESSES, NODES = ("nproc_per_node", "num_processes", "num_gpus"), ("nnodes", "num_machines")
 OPTIONS = {
     **dict.fromkeys(PROCESSES, "hardware"), **dict.fromkeys(NODES, "nodes"), "config_file": "the file was read",
 }  # fmt: skip
-"""Maps each option of a launcher that is imported to its setting, or to a note."""
+"""Maps an option of a launcher to the settings that it becomes."""
 GPU = "h100-80gb"
 
 
@@ -75,9 +74,9 @@ def factory(line: Line, inside: Entries, overrides: Overrides) -> Draft:
         if key in OPTIONS:
             draft.mark(one, "mapped", OPTIONS[key])
         else:
-            draft.note(one, "this option only concerns how the processes of one machine are launched")
+            draft.note(one, "it only affects how processes are started on one machine")
     if count and overrides.hardware is None:
-        draft.warn(None, f"no input file names the GPU: {count} x {GPU} is assumed", "`--hardware` names it")
+        draft.warn(None, f"the command does not state the GPUs: {count} x {GPU} is assumed", "`--hardware` names it")
     return draft
 
 
@@ -88,14 +87,14 @@ def _variable(line: Line) -> Entry | None:
 
 
 def _machines(options: Entries, variable: Entry | None) -> tuple[int | None, int | None]:
-    """Return a pair: the number of processes on each node, and the number of nodes. A number is None if neither the
-    options nor the environment variable state it.
+    """Return the number of processes on each node, and the number of nodes; None for a number that neither the options
+    nor the environment variable state.
     """
     count, nodes = (
         next((integer(options[key]) for key in keys if key in options), None) for keys in (PROCESSES, NODES)
     )
     if count and nodes and "num_processes" in options:
-        count //= nodes  # num_processes counts the processes of all nodes
+        count //= nodes  # `num_processes` counts the processes of all nodes
     if variable is not None and variable.key == EACH:
         count = integer(variable)
     elif variable is not None and re.fullmatch(r"[\d,\s]+", str(variable.value)):

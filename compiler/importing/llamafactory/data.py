@@ -51,7 +51,10 @@ def data(draft: Draft, named: Entries, overrides: Overrides, stage: str) -> None
         info = _information(overrides, base)
         beside = _information(overrides, ".") if folder is None else {}
         if not set(words(listed) or []) <= set(info) and set(words(listed) or []) <= set(beside):
-            draft.warn(listed, "`data/dataset_info.json` does not list it, and the file next to the source does")
+            draft.warn(
+                listed,
+                "`data/dataset_info.json` does not list it, but the one next to the imported file does",
+            )
             info, base = beside, "."
         complete = overrides.read(f"{base}/dataset_info.json") is not None
         for name in words(listed) or []:
@@ -77,9 +80,8 @@ def data(draft: Draft, named: Entries, overrides: Overrides, stage: str) -> None
 
 NUMBER = re.compile(r"[0-9]{0,20}\.?[0-9]{0,20}(?<=[0-9])")
 ENDS = {"interleave_under": "stop", "interleave_over": "repeat"}
-"""Maps each `mix_strategy` to a word for the end of a mixture with shares. `stop`: the mixture ends when the first
-dataset is used up. `repeat`: it ends when every dataset was used up at least once, and shorter datasets are repeated
-until then. Source: data/data_utils.py (`merge_dataset`).
+"""Maps `mix_strategy` to when a mixture ends: `stop` when the first dataset is used up, `repeat` when every dataset was
+used up at least once, with shorter datasets repeated until then. Source: data/data_utils.py (`merge_dataset`).
 """
 
 
@@ -89,13 +91,12 @@ def _mixture(draft: Draft, mixed: Entry | None, stated: Entry | None) -> None:
     """
     if mixed is None or mixed.empty or mixed.value == "concat":
         draft.note(mixed, "a bundle concatenates its sources")
-        # `interleave_probs` needs no message here, because LLaMA-Factory refuses it for datasets that are not
-        # interleaved.
+        # no message about `interleave_probs`: LLaMA-Factory refuses it for datasets that are not interleaved
         return
     end = ENDS.get(str(text(mixed)))
     if end is None:
         draft.error(
-            mixed, "the language has no such strategy", "write `concat`, `interleave_under` or `interleave_over`"
+            mixed, "xpc has no such strategy of mixing", "write `concat`, `interleave_under` or `interleave_over`"
         )
         return
     if len(draft.sources) < 2:
@@ -107,7 +108,7 @@ def _mixture(draft: Draft, mixed: Entry | None, stated: Entry | None) -> None:
         shares = [float(one) if NUMBER.fullmatch(one) else None for one in words(stated) or []]
     if not mixture.share_out(draft, mixed, stated, shares, end):
         return
-    draft.differs("mix_strategy", "LLaMA-Factory draws the set of each row at random; the spec's shares are exact")
+    draft.differs("mix_strategy", "LLaMA-Factory draws the dataset of each row at random; the spec's shares are exact")
 
 
 def _order(draft: Draft, named: Entries, stage: str) -> None:
@@ -120,12 +121,12 @@ def _order(draft: Draft, named: Entries, stage: str) -> None:
     draft.setting("data.seed", named.get("data_seed"))
     if stage != "pt":
         spec = "a run of the spec stops" if images.reads_images(draft) else "the spec cuts its end"
-        draft.differs("cutoff_len", f"LLaMA-Factory cuts a longer row in its question and in its answer; {spec}")
+        draft.differs("cutoff_len", f"LLaMA-Factory truncates the question and the answer of a longer row; {spec}")
 
 
 def streamed(draft: Draft, packs: bool) -> None:
-    """Report that LLaMA-Factory packs pretraining texts in another way than the spec: it joins all texts to one
-    sequence of tokens and cuts this sequence into rows.
+    """Report how LLaMA-Factory's packing of pretraining texts differs from the spec's: it joins all texts into one
+    stream of tokens, and cuts this stream into rows.
     """
     packed = draft.settings.get("batch.packing")
     if switches.stream(draft):
@@ -140,14 +141,13 @@ def streamed(draft: Draft, packs: bool) -> None:
         "tokenizer",
         "LLaMA-Factory writes no first token (such as <s>) before a text; the spec does if the tokenizer has one",
     )
-    # `families.nearest` may have reported a difference in packing. Pretraining has no such difference, because it packs
-    # texts as one stream, so drop the report.
+    # drop the difference in packing that `families.nearest` may have reported: pretraining packs texts as one stream
     dropped = draft.differences.pop("sample_packing", None)
     draft.messages = [one for one in draft.messages if dropped is None or dropped not in one.text]
     if not packs:
         return
     here = (
-        "packs pieces of texts and keeps them apart"
+        "packs pieces of texts that do not attend to each other"
         if packed is not None and packed.text == "true"
         else "does not pack and truncates each text, because packed texts of this model would attend to each other"
     )
@@ -160,8 +160,8 @@ def streamed(draft: Draft, packs: bool) -> None:
 
 
 def _masks(draft: Draft, named: Entries, stage: str) -> None:
-    """Set the loss mask, so that the loss includes only answers. The setting is `assistant_only` or `completion_only`;
-    the format of the rows decides which.
+    """Set the loss mask, so that the loss includes only answers. The format of the rows decides the setting:
+    `assistant_only` or `completion_only`.
     """
     if draft.method != "sft" or stage == "pt":
         return
@@ -229,7 +229,7 @@ def _of_the_file(draft: Draft, entry: Entry) -> None:
         word, ""
     )
     if not shape:
-        draft.error(how or entry, "a spec cannot read rows of this shape", "write the rows as messages")
+        draft.error(how or entry, "a spec cannot read rows of this format", "write the rows as messages")
     if found is not None:
         draft.sources.append(
             evolve(found, format=shape if how is not None else "", chat=shape == "alpaca", location=how)
@@ -252,13 +252,13 @@ def _holdout(draft: Draft, named: Entries, overrides: Overrides, base: str, stag
                 "max_samples", f"LLaMA-Factory evaluates on the first {most} rows of each set; the spec uses all", limit
             )
     if every is not None and every.text != "never" and not (draft.has("data.holdout") or draft.has("eval.data")):
-        draft.warn(every.entry, "no rows are held out, so nothing is evaluated", "`val_size: 0.1` holds rows out")
+        draft.warn(every.entry, "no rows are held out, so nothing is evaluated", "`val_size: 0.1` holds out rows")
         del draft.settings["eval.every"]
 
 
 def _information(overrides: Overrides, folder: str) -> Mapping[str, About]:
-    """The entries of the `dataset_info.json` in `folder`. If the folder is named `data`, as in LLaMA-Factory's
-    repository, the entries of the file in that repository are included.
+    """The entries of the `dataset_info.json` in `folder`. For the folder `data`, LLaMA-Factory's own entries, which are
+    in a folder of this name, are included.
     """
     data = overrides.read(f"{folder}/dataset_info.json")
     own = read_table(__file__, "dataset_info.toml") if folder.rstrip("/").rpartition("/")[2] == "data" else {}
@@ -271,7 +271,7 @@ def _information(overrides: Overrides, folder: str) -> Mapping[str, About]:
 
 
 def _evaluated(draft: Draft, entry: Entry, base: str, info: Mapping[str, About], stage: str) -> None:
-    """Set `eval.data` from the names in `eval_dataset`. The test rows are read in the same way as the training rows."""
+    """Set `eval.data` from the names in `eval_dataset`. The test rows have the format of the training rows."""
     refs = []
     for name in words(entry) or []:
         about = info.get(name, {})
@@ -295,22 +295,22 @@ UNKNOWN: Mapping[str, tuple[About, str]] = {
         ", rated by `kto_tag`",
     ),
 }
-"""If there is no dataset_info.json, the import assumes an entry of it. This table maps each stage of training to the
-assumed entry, and a phrase for a warning that describes the assumed rows.
+"""Maps each stage of training to the entry that the import assumes if there is no dataset_info.json, and to words for
+the warning about the assumed rows.
 """
 
 
 def _source(draft: Draft, entry: Entry, name: str, folder: str, info: Mapping[str, About], most: int | None,
             stage: str) -> None:  # fmt: skip
-    """Add a data source for one name in `dataset`: the name of an entry in `dataset_info.json`, or of a file."""
+    """Add a data source for one name in `dataset`, which names an entry of `dataset_info.json` or a file."""
     about = info.get(name)
     ref = _reference(name, folder, about or {})
     draft.mark(entry, "mapped", f"data {{ {ref} }}")
     if about is None and stage != "pt":
         draft.warn(
             entry,
-            f"`{folder}/dataset_info.json`, which describes `{name}`, is not here: the import takes its rows for "
-            f"Alpaca's{UNKNOWN[stage][1] if stage in UNKNOWN else ''}",
+            f"`{folder}/dataset_info.json`, which describes `{name}`, does not exist: the import assumes rows of "
+            f"Alpaca's format{UNKNOWN[stage][1] if stage in UNKNOWN else ''}",
         )
     found = rows(draft, entry, name, about or UNKNOWN.get(stage, ({}, ""))[0], stage)
     if found is None:

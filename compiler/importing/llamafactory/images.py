@@ -1,6 +1,6 @@
 """Import LLaMA-Factory's files that train on images: Qwen2.5-VL with conversations or preference pairs.
 
-By default, LLaMA-Factory freezes the vision tower and its projection. A run of a spec always does so. Source:
+LLaMA-Factory freezes the vision tower and its projection by default; a run of a spec always freezes them. Source:
 LLaMA-Factory 0.9.5, hparams/finetuning_args.py, hparams/model_args.py (`ProcessorArguments`), data/converter.py
 (`_find_medias`), data/mm_plugin.py (`_preprocess_image`).
 """
@@ -19,14 +19,14 @@ from xpc.compiler.registry.types import IMAGE_FAMILIES
 from xpc.runtime.core.row_names import ROLES
 
 MOST, LEAST = 768 * 768, 4 * 28 * 28
-"""Numbers of pixels. LLaMA-Factory scales images down to MOST by default, and Qwen2.5-VL's processor scales them up to
-LEAST.
+"""Pixels of an image: LLaMA-Factory scales larger images down to MOST by default, and Qwen2.5-VL's processor scales
+smaller images up to LEAST.
 """
 TEMPLATE = "qwen2_vl"
-"""The template of LLaMA-Factory that renders conversations in the same way as Qwen2.5-VL's own template."""
+"""The template of LLaMA-Factory that renders conversations like Qwen2.5-VL's own template."""
 FROZEN = ("freeze_vision_tower", "freeze_multi_modal_projector")
 TAGS = {"user_tag": ("human", "user"), "assistant_tag": ("gpt", "assistant"), "system_tag": ("system", "system")}
-"""Maps each key for a speaker's name to its default and to the speaker's role: `user_tag` to ("human", "user")."""
+"""Maps the key that names a speaker to its default and the speaker's role: `user_tag` to ("human", "user")."""
 BY_HAND = "write the rows as docs/data.md shows them"
 
 
@@ -39,7 +39,7 @@ def keys(draft: Draft, named: Entries, stage: str, overrides: Overrides) -> None
     """Import the keys about images. For a model that reads only text, they have no effect."""
     for key in ("freeze_language_model", "train_mm_proj_only"):
         if key in named and not named[key].off:
-            draft.error(named[key], "a run of a spec trains the language model", "leave it out")
+            draft.error(named[key], "a run of a spec always trains the language model", "leave it out")
         else:
             draft.note(named.get(key), "it is off")
     if not reads_images(draft):
@@ -47,21 +47,21 @@ def keys(draft: Draft, named: Entries, stage: str, overrides: Overrides) -> None
         for key in (*MEDIA, *FROZEN, "media_dir"):
             entry = named.get(key)
             if entry is None or entry.off or known or key in (*FROZEN, "media_dir"):
-                draft.note(entry, "the model reads text only")
+                draft.note(entry, "the model reads only text")
             else:
-                draft.error(entry, "of the models that read images, only Qwen2.5-VL is imported", "leave it out")
+                draft.error(entry, "of the models that read images, xpc imports only Qwen2.5-VL", "leave it out")
         return
     if stage not in ("sft", "dpo"):
         draft.error(named.get("stage") or next(iter(named.values())), f"`stage: {stage}` of a model that reads images "
                     "is not imported: a spec trains it by sft and dpo", "write the spec by hand")  # fmt: skip
     for key in FROZEN:
         if key in named and boolean(named[key]) is False:
-            draft.error(named[key], "a bundle never trains the part that reads images", f"write `{key}: true`")
+            draft.error(named[key], "a bundle never trains the vision tower and its projection", f"write `{key}: true`")
         else:
-            draft.note(named.get(key), "a bundle always freezes the part that reads images")
+            draft.note(named.get(key), "a bundle always freezes the vision tower and its projection")
     _pixels(draft, named)
     for key in MEDIA[2:]:
-        draft.note(named.get(key), "it concerns videos, sound, or other models")
+        draft.note(named.get(key), "only videos, sound, or other models need it")
 
 
 def _pixels(draft: Draft, named: Entries) -> None:
@@ -73,8 +73,8 @@ def _pixels(draft: Draft, named: Entries) -> None:
     draft.put("data.max_pixels", most, entry, "LLaMA-Factory's default" if entry is None else "")
     draft.differs(
         "image_max_pixels",
-        "LLaMA-Factory scales an image down before the processor rounds its sides to multiples of 28; the spec lets "
-        "the processor do both, which may differ by one row or column of patches",
+        "LLaMA-Factory scales an image down before the processor rounds its sides to multiples of 28; in the spec, "
+        "the processor does both, which may differ by one row or column of patches",
     )
     enlarged = f"the processor enlarges every image below {LEAST:,} pixels to this size"
     if least is not None and not least.empty and (integer(least) or 0) > LEAST:
@@ -84,31 +84,33 @@ def _pixels(draft: Draft, named: Entries) -> None:
 
 
 def template(draft: Draft, entry: Entry | None) -> None:
-    """Import the chat template. For rows with images, only one template of LLaMA-Factory is accepted: the one that is
-    known to render conversations as the model's own template does.
+    """Import the chat template. For rows with images, it must be TEMPLATE, which renders conversations like the model's
+    own template.
     """
     if entry is not None and not entry.empty and text(entry) != TEMPLATE:
-        draft.error(entry, "conversations with images are rendered by the model's own template", f"write `{TEMPLATE}`")
+        draft.error(
+            entry, "a spec renders conversations with images with the model's own template", f"write `{TEMPLATE}`"
+        )
     else:
-        draft.note(entry, "it renders conversations as the model's own template")
+        draft.note(entry, "it renders conversations like the model's own template")
 
 
 def shape(draft: Draft, entry: Entry, name: str, named: Mapping[str, str], tags: Mapping[str, str], form: str,
           ranking: bool) -> tuple[str, tuple[str, ...]] | None:  # fmt: skip
-    """The row format of a dataset with images, and its columns. None if a spec cannot read the rows; this is reported
-    as an error.
+    """The row format of a dataset with images, and its columns. Reports an error and returns None if a spec cannot read
+    the rows.
     """
     why = ""
     by_role = tags.get("role_tag", "from") == "role"
     if "images" not in named:
         why = f"`{name}` has no column of images, which every row for a model that reads images needs"
     elif form == "alpaca" and (not ranking or "query" in named):
-        why = f"`{name}` has instructions with images, and a spec reads conversations or pairs with images"
+        why = f"`{name}` has instructions with images; with images, a spec reads only conversations or preference pairs"
     elif form != "alpaca" and any(
         (tag if by_role else ROLES.get(tag, tag)) != role
         for tag, role in ((tags.get(key, usual), role) for key, (usual, role) in TAGS.items())
     ):
-        why = f"`{name}` has other names of speakers, which a run does not read in rows with images"
+        why = f"`{name}` has names of speakers that a run does not know in rows with images"
     if why:
         draft.error(entry, why, BY_HAND)
         return None
@@ -121,14 +123,14 @@ def shape(draft: Draft, entry: Entry, name: str, named: Mapping[str, str], tags:
 
 
 def place(draft: Draft, media: Entry | None, folder: str) -> None:
-    """Import `media_dir`, the folder of the images. It must be the folder of the file with the rows, because in a spec,
-    the paths of images are relative to that file. Any other folder is an error.
+    """Import `media_dir`, the folder of the images. Any other folder than that of the file with the rows is an error,
+    because in a spec, the paths of images are relative to that file.
     """
     if not reads_images(draft):
         return
     stated = None if media is None or media.empty else (text(media) or "").rstrip("/")
     if stated is not None and stated != folder.rstrip("/"):
-        draft.error(media, "a spec's images are relative to the file with the rows",
+        draft.error(media, "in a spec, the paths of images are relative to the file with the rows",
                     f"move the images to `{folder}`, and write this folder here")  # fmt: skip
     else:
-        draft.note(media, "images are relative to the file with the rows")
+        draft.note(media, "paths of images are relative to the file with the rows")

@@ -21,27 +21,25 @@ TUNING_KEYS = (*FROZEN, *LORA, *OFT, *ADAPTER_OPTIONS, *PISSA, "lora_target", "o
 STAGES = {"pt": "sft", "sft": "sft", "rm": "reward", "dpo": "dpo", "kto": "kto"}
 VERBS = {"train": None, "sft": "sft", "dpo": "dpo", "rm": "reward"}
 """Maps each training subcommand of `llamafactory-cli` to its method. For `train`, the key `stage` determines the
-method. The other three read configuration files in the newer layout (v1).
+method; the other subcommands read files in the newer layout (v1).
 """
 MEDIA = (
     "image_max_pixels", "image_min_pixels", "image_do_pan_and_scan", "video_max_pixels", "video_min_pixels",
     "video_fps", "video_maxlen", "use_audio_in_video", "audio_sampling_rate", "crop_to_patches",
 )  # fmt: skip
-"""Keys about reading images, videos and audio. They are irrelevant if the model reads only text."""
+"""Keys about reading images, videos and audio. They have no effect if the model reads only text."""
 SPLIT = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "expert_model_parallel_size",
          "context_parallel_size", "virtual_pipeline_model_parallel_size")  # fmt: skip
-"""Keys for Megatron's parallelism, which splits the model over GPUs. The value 1 means that nothing is split."""
-PADDED = (
-    "rows are padded, because without padding the trainer does not truncate them at `cutoff_len`; the loss is the same"
-)
+"""Keys for Megatron's parallelism, which splits the model over GPUs; with 1, nothing is split."""
+PADDED = "the spec pads rows, because the trainer truncates at `cutoff_len` only with padding; the loss is the same"
 ADDED = ("add_tokens", "add_special_tokens")
 """Keys that list tokens to add to the vocabulary."""
 PROJECTED = (
     "galore_layerwise", "galore_target", "galore_rank", "galore_scale", "galore_update_interval", "apollo_layerwise",
     "apollo_target", "apollo_rank", "apollo_scale", "apollo_update_interval",
 )  # fmt: skip
-"""Keys of GaLore and APOLLO, two optimizers that project gradients to a low rank. The keys select the layers and
-configure the projection.
+"""Keys of GaLore and APOLLO, optimizers that project gradients to a low rank: the keys select layers and configure the
+projection.
 """
 SECOND = (
     "model", "model_class", "template", "trust_remote_code", "flash_attn", "init_config", "peft_config",

@@ -1,6 +1,6 @@
-"""Import LLaMA-Factory's optimizers GaLore, APOLLO and Muon, which have keys of their own. LLaMA-Factory's Muon
-scales updates as torch's `match_rms_adamw` does. AdamW trains all weights that are not hidden matrices, with the same
-learning rate.
+"""Import LLaMA-Factory's optimizers GaLore, APOLLO and Muon, which have keys of their own. LLaMA-Factory's Muon scales
+updates like torch's Muon with `match_rms_adamw`. AdamW trains the weights that are not hidden matrices, with the
+learning rate of Muon.
 
 Source: LLaMA-Factory 0.9.6.dev0, third_party/muon/muon.py, train/trainer_utils.py (`_create_muon_optimizer`) and
 v1/plugins/trainer_plugins/optimizers/muon_optimizer.py.
@@ -19,9 +19,7 @@ NUMBERS: Mapping[str, Path] = {
     "wd": "optimizer.weight_decay", "momentum": "optimizer.momentum", "adamw_eps": "optimizer.eps",
 }  # fmt: skip
 FIXED = {"nesterov": True, "ns_steps": 5}
-"""Options of LLaMA-Factory's Muon that torch's Muon does not have, each with the value that corresponds to torch's
-Muon.
-"""
+"""Options that LLaMA-Factory's Muon has and torch's does not, with the value for which both compute the same."""
 OWN = "not set: the default of LLaMA-Factory's Muon"
 GALORE = {"adafactor": "galore_adafactor", "adamw8bit": "galore_adamw8bit", "paged_adamw8bit": "galore_adamw8bit"}
 """Maps each optimizer to its GaLore version: `adafactor` to `galore_adafactor`."""
@@ -37,7 +35,7 @@ def older(draft: Draft, named: Entries) -> None:
         if scaled is not None and scaled.value == "channel":
             draft.note(scaled, "a bundle does the same")
         elif scaled is not None:
-            draft.error(scaled, "a spec's APOLLO scales by channel")
+            draft.error(scaled, "a spec's APOLLO scales gradients by channel")
         inside = [named[key] for key in PROJECTED if key.startswith(kind) and key in named]
         if use is None or use.off:
             for one in [*([use] if use is not None else []), *inside]:
@@ -73,14 +71,14 @@ def _older_muon(draft: Draft, switch: Entry | None) -> None:
 
 
 def newer(draft: Draft, optim: Entry) -> list[Entry]:
-    """Import `optim_config` of the newer layout (v1) if it selects Muon. Returns the keys that have no setting; for any
-    other optimizer, these are all keys.
+    """Import `optim_config` of the newer layout (v1) if it selects Muon. Returns the keys that have no setting, which
+    are all keys for any other optimizer.
     """
     name = optim.mapping.get("name")
     if name is None or name.value != "muon":
         return [*optim.mapping.values()]
     unknown = []
-    # remove the weight decay that was set before, which is the default of AdamW
+    # remove AdamW's default weight decay, which was set before
     draft.settings.pop("optimizer.weight_decay", None)
     for key, one in optim.mapping.items():
         betas = [number(each) for each in one.items] if key == "adamw_betas" else []
@@ -108,9 +106,7 @@ def _chosen(draft: Draft, entry: Entry) -> None:
 
 
 def _decay_of_norms(draft: Draft, key: str) -> None:
-    """Report a difference: LLaMA-Factory's Muon applies weight decay to norms and biases, but a run of the spec does
-    not.
-    """
+    """Report that LLaMA-Factory's Muon applies weight decay to norms and biases, and a run of the spec does not."""
     decay = draft.settings.get("optimizer.weight_decay")
     if decay is not None and float(decay.text):
         draft.differs(key, "LLaMA-Factory's Muon applies weight decay to norms and biases, too; the spec does not")

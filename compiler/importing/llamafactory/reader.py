@@ -43,8 +43,8 @@ FIRST: Mapping[str, object] = {
     "batch.seq": 2048, "batch.micro": 8, "optimizer.lr": 5e-5, "eval.micro": 8, "save.every": Amount("count", 500),
     "track.every": Amount("count", 500),
 }  # fmt: skip
-"""Maps settings to the defaults of LLaMA-Factory's older layout, if these differ from xpc's. Most of them are
-transformers' defaults; `cutoff_len` has a default of LLaMA-Factory's own.
+"""Maps settings to the defaults of LLaMA-Factory's older layout that differ from xpc's. Most are transformers'
+defaults; that of `cutoff_len` is LLaMA-Factory's own.
 """
 SECOND: Mapping[str, object] = {
     "batch.seq": 2048, "batch.micro": 1, "optimizer.lr": 1e-4, "optimizer.weight_decay": 0.01, "schedule": "constant",
@@ -55,8 +55,8 @@ learning rate (v1/core/base_trainer.py).
 """
 
 SEPARATE = {"orpo": "orpo", "simpo": "cpo"}
-"""Maps a `pref_loss` that does not become the method dpo to the spec's method: orpo is a method of its own, and simpo
-is a loss of the method cpo.
+"""Maps a `pref_loss` to the spec's method if this is not dpo: orpo is a separate method, and simpo a loss of the method
+cpo.
 """
 
 
@@ -113,9 +113,8 @@ def llamafactory(entries: Entries, file: str, overrides: Overrides) -> Draft:
 
 
 def _stage(entries: Entries) -> tuple[str, Entries]:
-    """Return a pair: the stage of the training, and the entries. Until LLaMA-Factory 0.7.1, orpo was a stage with keys
-    such as `orpo_beta`. A file with this stage is imported as if it had the stage dpo, the loss orpo, and keys such as
-    `pref_beta`.
+    """Return the stage of the training and the entries. Up to LLaMA-Factory 0.7.1, orpo was a stage with keys such as
+    `orpo_beta`; such a file is imported as the stage dpo with the loss orpo and keys such as `pref_beta`.
     """
     stage = entries.get("stage")
     word = str(text(stage)).lower() if stage is not None else "sft"
@@ -128,16 +127,16 @@ def _stage(entries: Entries) -> tuple[str, Entries]:
 def _report_stage(draft: Draft, stage: Entry | None, word: str) -> None:
     """Report how the key `stage` was imported."""
     if stage is not None and word not in STAGES:
-        draft.error(stage, "the language has no such stage", "it has pt, sft, rm, dpo and kto")
+        draft.error(stage, "xpc has no such stage", "xpc has pt, sft, rm, dpo and kto")
         return
     draft.mark(stage, "mapped", f"method {draft.method}")
     if stage is not None and word == "rm":
-        why = "LLaMA-Factory's reward head (trl's value head) has a bias and a dropout of 0.1, the spec's neither"
+        why = "LLaMA-Factory's reward head (TRL's value head) has a bias and a dropout of 0.1; the spec's has neither"
         draft.differs("stage", why, stage)
 
 
 def _model(draft: Draft, named: Entries) -> None:
-    """Set the model, the scaling of its positions, and the tokens that are added to its vocabulary."""
+    """Set the model, its RoPE scaling, and the tokens that are added to its vocabulary."""
     models.model(draft, {key: one for key, one in named.items() if key not in ("chat_template", "tokenizer_name")})
     if "rope_scaling" in named:
         by_length(draft, named["rope_scaling"], named.get("max_length"))
@@ -146,8 +145,8 @@ def _model(draft: Draft, named: Entries) -> None:
 
 
 def _without_setting(draft: Draft, entries: Entries, named: Entries, word: str) -> None:
-    """Handle the keys that do not become settings. Such a key is kept as a comment, has no effect, or is an error."""
-    why = "LLaMA-Factory reads its own Arrow files from it; a bundle tokenizes its data itself"
+    """Handle the keys that do not become settings: they are kept as comments, have no effect, or are errors."""
+    why = "LLaMA-Factory reads tokenized rows from this folder; a bundle tokenizes its data itself"
     draft.keep(named, {"tokenized_path": why})
     draft.keep(entries, KEYS.column("comment"))
     layout(draft, entries)
@@ -172,7 +171,7 @@ def _precision(draft: Draft, named: Entries, stated_method: str | None) -> None:
     if second and stated_method is None:
         draft.warn(
             None,
-            "such a file states no method, because LLaMA-Factory's command does: sft is assumed",
+            "in the newer layout, the command states the method, not the file: sft is assumed",
             "`--method` names another",
         )
 
@@ -186,7 +185,7 @@ def _second(draft: Draft, named: Entries, overrides: Overrides) -> None:
         _distributed(draft, key, one, overrides)
     if optim is not None:
         for one in optimizer.newer(draft, optim):
-            draft.error(one, "the import reads only muon in this block, and not all of its keys")
+            draft.error(one, "in this block, the import reads only muon, and not all of muon's keys")
     word = None if batching is None else str(batching.value)
     if word == "normal":
         draft.note(batching, "padded micro-batches")
@@ -194,7 +193,7 @@ def _second(draft: Draft, named: Entries, overrides: Overrides) -> None:
         draft.note(batching, PADDED)
         draft.warn(batching, PADDED)
     elif word is not None:
-        draft.error(batching, "the language has no micro-batches of varying size", "write `padding_free`")
+        draft.error(batching, "xpc has no micro-batches of varying size", "write `padding_free`")
     saved_by_epochs(draft, named.get("save_epochs"), named.get("num_train_epochs"))
     draft.setting("batch.gbs", named.get("global_batch_size"))
     kernels = named.get("kernel_config")
@@ -202,7 +201,7 @@ def _second(draft: Draft, named: Entries, overrides: Overrides) -> None:
         _liger(draft, kernels)
     rate = named.get("lr_scheduler_config")
     if rate is not None and not rate.empty:
-        draft.error(rate, "xpc does not read `lr_scheduler_config`", "leave it out for a constant rate")
+        draft.error(rate, "xpc does not import `lr_scheduler_config`", "leave it out for a constant learning rate")
     elif rate is not None:
         draft.note(rate, "the rate is constant")
     quantized(draft, named.get("quant_config"))
@@ -223,14 +222,14 @@ def _distributed(draft: Draft, key: str, one: Entry, overrides: Overrides) -> No
     elif key == "cp_size" and integer(one):
         draft.put("strategy.context_parallel", integer(one), one)
     elif key == "cp_mode":
-        draft.note(one, "it decides how ranks split a sequence, not the result")
+        draft.note(one, "it decides how ranks split a sequence, and does not change the result")
     else:
-        draft.error(one, "the language has no such option")
+        draft.error(one, "xpc has no such option")
 
 
 def _liger(draft: Draft, kernels: Entry) -> None:
-    """Import `kernel_config`. It becomes the setting `liger` if it names Liger and sets `include_kernels`. Otherwise it
-    has no effect, because the other kernels do not change results.
+    """Import `kernel_config`. It becomes the setting `liger` if it names Liger and sets `include_kernels`. Other
+    kernels do not change results, so the key then has no effect.
     """
     name, inside = kernels.mapping.get("name"), kernels.mapping.get("include_kernels")
     on = name is not None and name.value == "liger_kernel" and inside is not None and not inside.off
@@ -238,7 +237,7 @@ def _liger(draft: Draft, kernels: Entry) -> None:
         if on:
             draft.put("memory.liger", True, one)
         else:
-            draft.note(one, "it does not change results: no kernel is named, or one that computes the same")
+            draft.note(one, "it does not change results: it names no kernel, or a kernel that computes the same")
     if on and inside is not None and inside.value not in ("auto", True):
         draft.differs(
             "kernel_config", "LLaMA-Factory applies the listed kernels of Liger; a bundle applies all of them", inside
@@ -246,26 +245,26 @@ def _liger(draft: Draft, kernels: Entry) -> None:
 
 
 def _reference(draft: Draft, named: Entries) -> None:
-    """Check that `ref_model` is the initial model; another reference model is an error."""
+    """Report an error if `ref_model` is not the initial model of the training."""
     other, model = named.get("ref_model"), named.get("model_name_or_path")
     if other is None or other.off:
         draft.note(other, "the model itself")
     elif model is not None and other.value == model.value and "adapter_name_or_path" not in named:
-        draft.note(other, "it is the model that training begins with")
+        draft.note(other, "it is the model with which the training begins")
     else:
-        draft.error(other, "the reference is the model that training begins with")
+        draft.error(other, "a run's reference model is the model with which the training begins")
 
 
 def _megatron(draft: Draft, named: Entries) -> None:
-    """Import the keys of Megatron's parallelism. The sizes 0 and 1 mean no parallelism, and have no effect; any other
-    size is an error.
+    """Import the keys of Megatron's parallelism. The sizes 0 and 1, without parallelism, have no effect; any other size
+    is an error.
     """
     for key in SPLIT:
         one = named.get(key)
         if one is not None and integer(one) in (None, 0, 1):
             draft.note(one, "nothing is split")
         elif one is not None:
-            draft.error(one, "the stack has no Megatron",
+            draft.error(one, "the target stack has no Megatron",
                         "name a DeepSpeed file by `--deepspeed`, or accelerate's YAML by `--accelerate`")  # fmt: skip
 
 
@@ -279,16 +278,16 @@ def _kernels(draft: Draft, named: Entries) -> None:
     elif flash is not None and word is not None and word in ATTENTION:
         draft.put("model.attn", ATTENTION[word], flash)
     elif flash is not None:
-        draft.error(flash, "the language has no such attention", "write auto, disabled, sdpa, fa2 or fa3")
+        draft.error(flash, "xpc has no such attention", "write auto, disabled, sdpa, fa2 or fa3")
     recomputing(draft, named)
     norms = named.get("upcast_layernorm")
     if draft.on(norms):
-        why = "LLaMA-Factory keeps the weights of norms in fp32; the spec keeps them in the dtype of the other weights"
+        why = "LLaMA-Factory keeps the weights of norms in fp32; the spec keeps them in the dtype of all weights"
         draft.drop("upcast_layernorm", why, norms)
     each, host, fast = (draft.on(named.get(key)) for key in ("eval_on_each_dataset", "use_unsloth_gc", "use_unsloth"))
-    draft.error(each, "the language has no such setting")
+    draft.error(each, "xpc has no such setting")
     if host is not None:
-        why = "LLaMA-Factory keeps each layer's input in host memory; the spec keeps it on the GPU: equal results"
+        why = "LLaMA-Factory keeps each layer's input in host memory; the spec keeps it on the GPU, with equal results"
         draft.drop("use_unsloth_gc", why, host)
     if fast is not None:
         why = "LLaMA-Factory runs the model with Unsloth's kernels; the spec uses those of transformers"
@@ -339,12 +338,14 @@ def _simpo(draft: Draft, named: Entries, loss: Entry) -> None:
     draft.default("method.likelihood", 0.0, why)
     if share is not None and number(share):
         draft.differs(
-            "pref_ftx", "LLaMA-Factory averages the likelihood over answers; the spec averages over tokens", share
+            "pref_ftx",
+            "LLaMA-Factory averages the likelihood term over answers; the spec averages it over tokens",
+            share,
         )
 
 
 def _dpo(draft: Draft, named: Entries, weight: float | None) -> None:
-    """Set the loss of dpo. If the file also has a likelihood term with the weight `weight`, the loss `sft` is added."""
+    """Set the loss of dpo. If the file has a likelihood term (`weight`), add the loss `sft`."""
     loss, share, losses = named.get("pref_loss"), named.get("rpo_alpha"), draft.stack.losses("dpo")
     word = "sigmoid" if loss is None else str(loss.value)
     if word not in losses:
@@ -373,7 +374,9 @@ def _defaults(draft: Draft, named: Entries, stage: str) -> None:
     if stage == "pt" and on:
         attn = draft.settings.get("model.attn")
         if attn is not None and attn.text in families.FLASH:
-            draft.put("batch.packing.strategy", "wrapped", None, "LLaMA-Factory joins the texts to one stream")
+            draft.put(
+                "batch.packing.strategy", "wrapped", None, "LLaMA-Factory joins the texts into one stream of tokens"
+            )
         else:  # `wrapped` without flash attention would let documents attend to each other, which XP310 refuses
             draft.put(
                 "batch.packing.strategy", "bfd_split", None,

@@ -1,7 +1,7 @@
-"""Refuse the combinations of keys that LLaMA-Factory refuses: a file with such keys does not train there either.
+"""Refuse the combinations of keys that LLaMA-Factory itself refuses.
 
 Source: LLaMA-Factory 0.9.5, hparams/parser.py (`_verify_model_args`, `get_train_args`), data_args.py and
-finetuning_args.py (`__post_init__`). Combinations that a rule of xpc refuses are not repeated here.
+finetuning_args.py (`__post_init__`). Combinations that a rule of xpc refuses are omitted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ EXCLUSIVE = (
     ("max_samples", "streaming"),
     ("resize_vocab", "quantization_bit"),
 )
-"""Pairs of keys. LLaMA-Factory refuses a file with both keys of a pair."""
+"""Pairs of keys that LLaMA-Factory refuses in the same file."""
 ADAPTERS = ("use_rslora", "use_dora", "pissa_init", "loraplus_lr_ratio")
 """Keys that LLaMA-Factory accepts only with `finetuning_type: lora`."""
 PROJECTED = ("use_galore", "use_apollo")
@@ -36,16 +36,16 @@ def refusals(draft: Draft, named: Entries, stage: str) -> None:
 
     for one, other in EXCLUSIVE:
         if on(one) and on(other):
-            wrong(one, f"`{one}` excludes `{other}`", "leave one of the two out")
+            wrong(one, f"`{one}` excludes `{other}`", "leave one of them out")
     kind = str(text(named["finetuning_type"])) if "finetuning_type" in named else "lora"
     for key in ADAPTERS if kind != "lora" else PROJECTED:
         if on(key):
-            wrong(key, f"`{key}` excludes `finetuning_type: {kind}`", "leave one of the two out")
+            wrong(key, f"`{key}` excludes `finetuning_type: {kind}`", "leave one of them out")
     for key in SFT if stage != "sft" else ():
         if on(key):
-            wrong(key, f"the stage {stage} has no `{key}`", "leave it out")
+            wrong(key, f"`stage: {stage}` has no `{key}`", "leave it out")
     if stage == "rm" and on("load_best_model_at_end"):
-        wrong("load_best_model_at_end", "the stage rm has no best checkpoint", "leave it out")
+        wrong("load_best_model_at_end", "`stage: rm` has no best checkpoint", "leave it out")
     if stage == "sft" and on("do_predict") and not on("predict_with_generate"):
         wrong("do_predict", "it needs `predict_with_generate`", "leave it out")
     strategy = draft.settings.get("strategy")
@@ -65,14 +65,14 @@ def _rows(draft: Draft, named: Entries, streamed: bool) -> None:
     evaluated = share > 0 or (other is not None and not other.empty)
     for key in ("eval_strategy", "evaluation_strategy", "do_eval"):
         if key in named and not named[key].off and not evaluated:
-            wrong(named[key], "there is no evaluation data", "`val_size: 0.1` holds rows out, and `eval_dataset` "
+            wrong(named[key], "there is no evaluation data", "`val_size: 0.1` holds out rows, and `eval_dataset` "
                   "names data sets")  # fmt: skip
             break
     mixed, shares = named.get("mix_strategy"), named.get("interleave_probs")
     if shares is not None and not shares.empty and (mixed is None or mixed.empty or mixed.value == "concat"):
         wrong(shares, "`mix_strategy: concat` has no probabilities", "leave it out")
     if streamed and held is not None and 0 < share < 1:
-        wrong(held, "a stream cannot hold out a share of its rows", "write a number of rows")
+        wrong(held, "a streamed dataset cannot hold out a share of its rows", "write a number of rows")
     steps = named.get("max_steps")
     if streamed and (steps is None or (number(steps) or -1) <= 0):
-        wrong(named["streaming"], "a stream has no end without `max_steps`", "write `max_steps`")
+        wrong(named["streaming"], "a run on streamed rows has no end without `max_steps`", "write `max_steps`")

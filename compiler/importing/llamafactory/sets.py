@@ -16,15 +16,15 @@ from xpc.runtime.core.row_names import ROLES as KNOWN
 About = Mapping[str, object]
 """The entry of one dataset in `dataset_info.json`."""
 SPEAKERS = {"user_tag": "user", "assistant_tag": "assistant", "system_tag": "system"}
-"""Some keys of an entry in dataset_info.json state the name of a speaker: `user_tag: human`. This table maps such a key
-to the speaker's role: `user_tag` to `user`.
+"""Maps the keys of an entry in dataset_info.json that name a speaker (`user_tag: human`) to the speaker's role:
+`user_tag` to `user`.
 """
 TAGS = {"role_tag": "from", "content_tag": "value", "user_tag": "human", "assistant_tag": "gpt", "system_tag": "system"}
-"""Maps each key under `tags` in an entry to LLaMA-Factory's default: `role_tag` to `from`."""
+"""Maps each key under `tags` in an entry of dataset_info.json to LLaMA-Factory's default: `role_tag` to `from`."""
 MEDIA = ("images", "videos", "audios")
-WITHOUT = {True: "a spec does not train on", False: "this model does not read: it reads text only"}
-"""The end of an error about a column of images, videos or sounds. True stands for models that read images, False for
-all other models.
+WITHOUT = {True: "a spec does not train on", False: "a model that reads only text does not need"}
+"""The end of an error about a column of images, videos or sounds: True for models that read images, False for other
+models.
 """
 
 
@@ -41,9 +41,7 @@ class Rows:
 
 
 def rows(draft: Draft, entry: Entry, name: str, about: About, stage: str) -> Rows | None:
-    """How a spec reads the rows of the dataset `name`. If it cannot read them, an error is reported, and the result is
-    None.
-    """
+    """How a spec reads the rows of the dataset `name`. Reports an error and returns None if it cannot read them."""
     columns, tags = _table(about, "columns"), _table(about, "tags")
     ranking, form = about.get("ranking") is True, str(about.get("formatting", "alpaca"))
     usual = {"prompt": "instruction", "query": "input", "response": "output", "messages": "conversations"}
@@ -52,9 +50,9 @@ def rows(draft: Draft, entry: Entry, name: str, about: About, stage: str) -> Row
     if ranking != (stage in ("rm", "dpo")):
         draft.error(
             entry,
-            f"`{name}` is ranking data, which `stage: {stage}` cannot use"
+            f"`{name}` has preference pairs (`ranking`), which `stage: {stage}` cannot use"
             if ranking
-            else f"`{name}` is not ranking data, which `stage: {stage}` needs",
+            else f"`{name}` has no preference pairs (`ranking`), which `stage: {stage}` needs",
         )
         return None
     if wrong:
@@ -69,7 +67,7 @@ def rows(draft: Draft, entry: Entry, name: str, about: About, stage: str) -> Row
     if form == "alpaca":
         return _alpaca(named, ranking)
     turns = named.get("messages", "conversations")
-    draft.differs("formatting", "LLaMA-Factory drops a row whose speakers do not alternate, and the spec trains on it")
+    draft.differs("formatting", "LLaMA-Factory drops a row whose speakers do not alternate; the spec trains on it")
     shape = "messages" if (tags or {}).get("role_tag", "from") == "role" else "conversations"
     _speakers(draft, entry, tags or {}, shape)
     if ranking:
@@ -92,8 +90,8 @@ def _alpaca(named: Mapping[str, str], ranking: bool) -> Rows:
 
 
 def _table(about: About, key: str) -> dict[str, str]:
-    """The mapping under a key of a dataset's entry, such as the names of columns under `columns`. Keys of the mapping
-    whose value is null are left out.
+    """The mapping under a key of a dataset's entry, such as the names of columns under `columns`, without keys whose
+    value is null.
     """
     given = about.get(key)
     return {str(name): str(one) for name, one in given.items() if one is not None} if isinstance(given, dict) else {}
@@ -109,8 +107,8 @@ def _speakers(draft: Draft, entry: Entry, tags: Mapping[str, str], shape: str) -
 
 def _unread(draft: Draft, entry: Entry, name: str, columns: Mapping[str, str], tags: Mapping[str, str],
             form: str) -> bool:  # fmt: skip
-    """Report an error for everything in the rows that the runtime does not read, such as images. Returns whether an
-    error was reported.
+    """Report an error for everything in the rows that the runtime does not read, such as images. Returns whether there
+    is an error.
     """
     pictured = images.reads_images(draft)
     media = MEDIA[1:] if pictured else MEDIA
@@ -120,8 +118,8 @@ def _unread(draft: Draft, entry: Entry, name: str, columns: Mapping[str, str], t
             entry,
             f"`{name}` has a column of tools (`{columns['tools']}`), for which LLaMA-Factory adds its own text to the "
             "prompt; the chat template that `xpc import` writes has no such text",
-            "remove this column from the data set and import again; then name a template that writes tools, such as "
-            "`chat_template = qwen3`: the run then reads the column `tools`",
+            "remove this column from the dataset and import again; then name a template that writes tools, such as "
+            "`chat_template = qwen3`, so that the run reads the column `tools`",
         )
     others = [("history", "earlier turns"), *[("system", "system prompts")] * pictured]
     for key, what in others:

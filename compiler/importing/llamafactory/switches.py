@@ -1,5 +1,5 @@
-"""Import LLaMA-Factory's trackers, activation checkpointing, packing and checkpoint interval. Also import keys of which
-a spec can express only one value.
+"""Import LLaMA-Factory's trackers, activation checkpointing, packing and checkpoint interval. Also import keys for
+which a spec has only one value.
 
 Source: LLaMA-Factory 0.9.5, hparams/ and v1/config/.
 """
@@ -21,8 +21,8 @@ FAMILIES = ("ernie4_5_moe", "granitemoe", "jamba", "llama4", "mixtral", "olmoe",
 
 
 def switches(draft: Draft, named: Entries, stage: str) -> None:
-    """Import the weight of the router's load-balancing loss, and keys of which a spec can express only one value. If a
-    key has an effect only with another key, and the file lacks the other key, report that the first key has no effect.
+    """Import the weight of the router's load-balancing loss, and keys for which a spec has only one value. Also report
+    keys without effect because the file lacks a key that they need.
     """
     KEYS.apply_usual(draft, named)
     KEYS.note_unneeded(draft, named)
@@ -61,8 +61,8 @@ def swanlab(draft: Draft, named: Entries) -> None:
 
 
 def trainers(draft: Draft, rest: Entries, named: Entries) -> Entries:
-    """The keys for the trainer. `gradient_checkpointing: false` is left out, because in the older layout it does not
-    turn checkpointing off.
+    """The keys that are the trainer's arguments. `gradient_checkpointing: false` is omitted, because it does not turn
+    off checkpointing in the older layout.
 
     Source: model/model_utils/checkpointing.py (`prepare_model_for_training`).
     """
@@ -90,7 +90,7 @@ def recomputing(draft: Draft, named: Entries) -> None:
     if newer is not None and not newer.empty:
         draft.put("memory.checkpointing", boolean(newer) is True, newer)
     if off is not None and boolean(off) and has_needed(named, "gradient_checkpointing"):
-        draft.note(off, "`gradient_checkpointing` turns it on again")
+        draft.note(off, "`gradient_checkpointing` turns checkpointing on again")
     elif off is not None:
         draft.put("memory.checkpointing", not boolean(off), off)
     if not (off is not None and boolean(off)):
@@ -109,7 +109,7 @@ def layout(draft: Draft, entries: Entries) -> None:
         if key not in SECOND and entry.value is not None:
             draft.error(
                 entry,
-                "LLaMA-Factory 0.9.5 has no such key in a file with `train_dataset`, and refuses the file",
+                "LLaMA-Factory 0.9.5 has no such key in a file with `train_dataset`, and refuses this file",
                 "leave it out",
             )
 
@@ -137,7 +137,7 @@ def saved_by_epochs(draft: Draft, entry: Entry | None, epochs: Entry | None) -> 
 
 def packed(draft: Draft, named: Entries, stage: str) -> None:
     """Import packing. LLaMA-Factory's packed sequences are one token shorter than `cutoff_len`. Without `neat_packing`,
-    a document in a packed sequence attends to the documents before it.
+    documents in a packed sequence attend to earlier documents.
     """
     packs, neat = (key in named and not named[key].off for key in ("packing", "neat_packing"))
     size = draft.settings.get("batch.seq")
@@ -150,7 +150,8 @@ def packed(draft: Draft, named: Entries, stage: str) -> None:
         return
     attn, micro = draft.settings.get("model.attn"), draft.settings.get("batch.micro")
     if attn is not None and attn.text == "flash2" and micro is not None and micro.text == "1":
-        # no difference: with flash attention, LLaMA-Factory also keeps packed documents apart, by their position ids
+        # no difference: with flash attention and their position ids, packed documents do not attend to each other in
+        # LLaMA-Factory either
         return
     on = draft.settings.get("batch.packing")
     dropped = draft.differences.pop("sample_packing", None)

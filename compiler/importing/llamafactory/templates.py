@@ -1,6 +1,6 @@
-"""Import the chat template that a file of LLaMA-Factory names. It is written as Jinja, with LLaMA-Factory's loss mask.
+"""Import the chat template that a file of LLaMA-Factory names, as Jinja with LLaMA-Factory's loss mask.
 
-The strings of all templates are in templates.jsonl, which `make oracles` writes.
+`make oracles` writes the strings of all templates to templates.jsonl.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ def llamafactory_template(name: str, thinking: bool, last: bool) -> str | None:
     """LLaMA-Factory's chat template with this name, as Jinja. `{% generation %}` marks enclose each answer and the
     string after it, because LLaMA-Factory trains on both. None for an unknown name.
 
-    `thinking` is the value of `enable_thinking`. If it is true, an empty thought is added to an answer without a
-    thought, and is trained on. If it is false, thoughts are removed from the answers. `last` is the value of
-    `mask_history`. If it is true, only the last answer is marked, and thoughts are removed from the earlier answers.
+    `thinking` is the value of `enable_thinking`. If true, an answer without a thought gets an empty thought, which is
+    trained on; if false, thoughts are removed. `last` is the value of `mask_history`. If true, only the last answer is
+    marked, and earlier answers have no thoughts.
     """
     one = templates().get(name)
     if one is None:
@@ -119,7 +119,7 @@ def _typed(text: str) -> str:
 
 
 def template(draft: Draft, named: Entries, stage: str) -> None:
-    """Write LLaMA-Factory's chat template as Jinja. If the file names none, the spec uses that of the tokenizer."""
+    """Write LLaMA-Factory's chat template as Jinja. A file without a template uses the tokenizer's."""
     entry, thinking = named.get("template"), named.get("enable_thinking")
     word = "" if entry is None or entry.empty else str(text(entry))
     think = thinking is None or boolean(thinking) is not False
@@ -134,7 +134,7 @@ def template(draft: Draft, named: Entries, stage: str) -> None:
             draft.differs(
                 "template",
                 "with the template `llama3`, LLaMA-Factory ends each text with <|end_of_text|>; the spec ends it with "
-                "the tokenizer's last token",
+                "the tokenizer's eos token",
                 entry,
             )
     elif body is not None and entry is not None:
@@ -160,20 +160,19 @@ def template(draft: Draft, named: Entries, stage: str) -> None:
 
 
 def _report_last_answer(draft: Draft, only: Entry, last: bool, word: str, body: str | None) -> None:
-    """Report how `mask_history` was imported. `last` is true if the loss is on the last answer only."""
+    """Report how `mask_history` was imported. With `last`, the loss includes only the last answer."""
     if not last:
         draft.note(only, "it is off" if only.off else "the rows have no separate answers")
     elif body is None:
         why = f"a loss on the last answer only needs a chat template that xpc can write, and xpc cannot write `{word}`"
         draft.error(only, why, "name a template that xpc can write, such as qwen")
     else:
-        draft.mark(only, "mapped", "model.chat_template", "the template marks the last answer only")
+        draft.mark(only, "mapped", "model.chat_template", "the template marks only the last answer")
 
 
 def _report_template(draft: Draft, thinking: Entry | None, word: str, body: str | None, stage: str) -> None:
-    """Report how the spec differs from LLaMA-Factory in the tokenization of conversations and in the loss mask, and
-    what `enable_thinking` does. `word` is the name of LLaMA-Factory's template. `body` is this template in Jinja, as
-    the importer writes it.
+    """Report how tokenization and loss mask differ from LLaMA-Factory's, and how `enable_thinking` was imported. `word`
+    is the name of LLaMA-Factory's template, and `body` the template in Jinja that the importer writes.
     """
     if stage != "pt" and body is not None:
         draft.differs(
@@ -184,8 +183,8 @@ def _report_template(draft: Draft, thinking: Entry | None, word: str, body: str 
     elif stage != "pt" and not word:
         draft.differs(
             "template",
-            "LLaMA-Factory derives its template from the tokenizer's and also learns what follows an answer; the spec "
-            "learns what the tokenizer's template marks",
+            "LLaMA-Factory derives its template from the tokenizer's and also trains on what follows answers; the spec "
+            "trains on what the tokenizer's template marks",
         )
     if thinking is not None and (body is None or "<think>" not in body):
         draft.note(thinking, "the template has no thoughts")

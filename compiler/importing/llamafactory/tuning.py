@@ -1,5 +1,5 @@
-"""Import which weights LLaMA-Factory trains: all weights, some layers, or adapters (LoRA or OFT). Both layouts are
-imported.
+"""Import which weights LLaMA-Factory trains: all weights, some layers, or adapters (LoRA or OFT); from both layouts of
+its files.
 
 Source: LLaMA-Factory 0.9.6.dev0, hparams/finetuning_args.py, model/adapter.py, v1/plugins/model_plugins/peft.py.
 """
@@ -20,8 +20,8 @@ WHY = "not set: LLaMA-Factory's default"
 
 
 def tuning(draft: Draft, named: Entries) -> None:
-    """Set which weights are trained. `finetuning_type` is lora, oft, freeze or full. Keys of the other three types are
-    irrelevant.
+    """Set which weights are trained. `finetuning_type` is lora, oft, freeze or full. Keys of the types that are not
+    chosen have no effect.
     """
     kind, second = named.get("finetuning_type"), named.get("peft_config")
     word = "lora" if kind is None else str(text(kind)).lower()
@@ -35,7 +35,7 @@ def tuning(draft: Draft, named: Entries) -> None:
             kind = table.get("name", second)
     if word not in WORDS:
         location = kind or second or next(iter(named.values()))
-        draft.error(location, f"the language has no {word} tuning", f"it has {', '.join(WORDS)}")
+        draft.error(location, f"xpc has no {word} tuning", f"it has {', '.join(WORDS)}")
         return
     draft.mark(kind, "mapped", word)
     bits = _bits(draft, named, word)
@@ -123,11 +123,11 @@ def _pissa(draft: Draft, table: Entries) -> None:
         draft.note(iterations, "PiSSA is computed exactly")
     else:
         draft.setting("lora.init_iterations", iterations)
-    draft.note(converts, "a bundle always saves an adapter that fits the published base")
+    draft.note(converts, "a bundle always saves the adapter for the original base model")
 
 
 def _oft(draft: Draft, table: Entries, kind: Entry | None, bit: Entry | None, bits: int | None) -> None:
-    """Set OFT (orthogonal rotations). The size of the blocks follows from `oft_rank` or from `oft_block_size`; the
+    """Set OFT (orthogonal rotations). Either `oft_rank` or `oft_block_size` decides the size of the blocks, and the
     other key is 0.
     """
     draft.put("oft", True, kind)
@@ -158,9 +158,8 @@ def _targets(draft: Draft, target: Entry | None) -> None:
 
 
 def _freeze(draft: Draft, table: Entries, kind: Entry | None) -> None:
-    """Set which weights are trained if `finetuning_type` is freeze. For a number N, the last N layers are trained; for
-    a number -N, the first N layers. The file may restrict this to some modules of the layers, and may name further
-    modules outside of the layers that are trained, too.
+    """Set which weights `finetuning_type: freeze` trains: the last N layers for the number N, or the first N for -N.
+    The file may restrict this to some modules of these layers, and may add modules outside of the layers.
     """
     draft.put("freeze", True, kind)
     layers, inside = table.get("freeze_trainable_layers"), table.get("freeze_trainable_modules")
@@ -178,7 +177,7 @@ def _freeze(draft: Draft, table: Entries, kind: Entry | None) -> None:
     if not draft.has("freeze.except_first") and count != 0:
         draft.default("freeze.except_last", 2, WHY)
     if inside is not None and words(inside) == ["all"]:
-        draft.note(inside, "every module of these layers")
+        draft.note(inside, "every module of the trained layers")
     elif inside is not None:
         models.adapter_options(draft, table, {"freeze_trainable_modules": "freeze.layer_modules"})
     models.adapter_options(draft, table, {"freeze_extra_modules": "freeze.except_modules"})
@@ -215,7 +214,7 @@ def quantized(draft: Draft, entry: Entry | None) -> None:
     draft.mark(computed, "reserved", "# compute_dtype")
     draft.differs(
         "quant_config",
-        "LLaMA-Factory computes with quantized weights in float16 unless `compute_dtype` is set; the spec computes in "
+        "without `compute_dtype`, LLaMA-Factory computes with quantized weights in float16; the spec computes in "
         "the precision of the run",
         computed,
     )

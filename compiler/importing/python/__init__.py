@@ -2,5 +2,5 @@
 
 `interpreter/` interprets the script. `program.py` finds the trainer among the recorded calls, `data.py` traces the
 dataset back to the call that loads it, `rows.py` reads the functions that are passed to `map`, `shapes.py` derives the
-row format, and `reader.py` makes the draft of the spec by the importer of TRL's YAML.
+row format, and `reader.py` converts the result with the importer of TRL's YAML.
 """

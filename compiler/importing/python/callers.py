@@ -1,5 +1,5 @@
-"""Find scripts that import a module and call its functions. If a function of a module
-starts the training, the settings of the run may be in such a script.
+"""Find scripts that import a module and call its functions. If a function of the module starts the training, such a
+script may state the settings of the run.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from xpc.compiler.importing.overrides import Overrides
 
 MOST = 4
-"""If a module does not train by itself, at most this many scripts that import it are tried."""
+"""The largest number of importing scripts that are tried for a module that does not train itself."""
 DEPTH = 3
-"""The largest number of imports in the chain from a script to the module."""
+"""The largest length of a chain of imports from a script to the module."""
 MAIN = re.compile(r"__name__\s*==|^\w*(?:main|train|run)\w*\(", re.MULTILINE)
 
 

@@ -35,8 +35,8 @@ MIXES = "interleave_datasets"
 
 @mutable
 class Chain:
-    """The origin of a dataset in a script: the call that loads it, the operations on it in their order (`steps`), and
-    values that cannot be traced (`unknown`). If several datasets were joined or mixed, `parts` are their chains.
+    """The origin of a dataset in a script: the call that loads it, the operations on it in order (`steps`), and values
+    that cannot be traced (`unknown`). `parts` are the chains of the datasets that were joined or mixed, if any.
     """
 
     loaded: Object | None = None
@@ -80,7 +80,7 @@ def chain_of(value: object, depth: int = 0) -> Chain:
 
 
 def _parts(value: object) -> list[object] | None:
-    """The datasets of which a value is made, by a concatenation or from several files. None for any other value."""
+    """The datasets of which a value consists: a concatenation or several files. None for any other value."""
     if isinstance(value, Object) and (value.last in ("concatenate_datasets", MIXES) or value.path == "pandas.concat"):
         given = value.argument("objs" if value.path == "pandas.concat" else "datasets", 0)
         inner = given.value if given is not None else None
@@ -89,8 +89,8 @@ def _parts(value: object) -> list[object] | None:
 
 
 def _inside(chain: Chain, value: object) -> object:
-    """Trace a dataset back by one step: return the value from which `value` was made, such as the only item of a list,
-    or None if there is no such value. Results of calls are traced back by `_before` instead.
+    """Trace a dataset back by one step that is not a call: return the value that `value` contains, such as the only
+    item of a list, or None. `_before` traces calls.
     """
     if isinstance(value, Unknown):
         chain.unknown.append(value)
@@ -100,7 +100,7 @@ def _inside(chain: Chain, value: object) -> object:
     if isinstance(value, list | tuple) and value and (len(value) == 1 or isinstance(value[0], dict | Row)):
         location = next((one.location for one in chain.steps), Location("", 0))
         if len(value) > 1 and location.line:
-            chain.unknown.append(Unknown("the script makes several rows of one", location))
+            chain.unknown.append(Unknown("the script makes several rows out of one row", location))
         return value[0]
     if isinstance(value, dict | Row):
         chain.looped = True
@@ -110,8 +110,8 @@ def _inside(chain: Chain, value: object) -> object:
 
 
 def _has_rows(chain: Chain, call: Object) -> bool:
-    """Whether a call loads rows, as `load_dataset` does, or contains them, as `Dataset.from_list` does. `chain` then
-    gets the call or the rows.
+    """Store in `chain` the call that loads rows, such as `load_dataset`, or the rows that it contains, such as
+    `Dataset.from_list`. Returns False for any other call.
     """
     if call.last in ("load_dataset", "load_from_disk"):
         chain.loaded = call
@@ -131,7 +131,7 @@ def _before(chain: Chain, call: Object) -> object:
     first = call.positional[0].value if call.positional else None
     if call.last in BUILT and call.positional and not isinstance(call.receiver, Object):
         if call.last == "from_dict" and isinstance(first, Object) and first.last in ("load", "loads"):
-            why = "the file has a list for each column, and a spec reads rows"
+            why = "the file has a list for each column; a spec reads only rows"
             chain.unknown.append(Unknown(why, call.location))
         return first
     prepared = _prepared(call)
@@ -142,8 +142,8 @@ def _before(chain: Chain, call: Object) -> object:
 
 
 def _set_columns(frame: Object) -> dict[str, object]:
-    """The columns that a script sets on a pandas frame, as in `frame["text"] = frame["answer"]`. The value of a column
-    is unknown unless it is a copy of another column.
+    """The columns that a script sets on a pandas frame. Only the value of a copy, `frame["text"] = frame["answer"]`, is
+    known.
     """
     out: dict[str, object] = {}
     for name, value in frame.attributes.items():
@@ -169,8 +169,8 @@ def _item_of(value: Object) -> str | None:
 
 
 def _of_several_files(value: object) -> list[object]:
-    """The rows that a loop over several files collects. Each row stands for all rows of one file. `value` is a list of
-    such rows, or a dict with a list for each column; for any other value, the result is empty.
+    """The rows that a loop over several files collects in `value`, a list of rows or a dict of columns. Each row
+    represents one file. Empty for any other value.
     """
     if isinstance(value, dict) and value and all(isinstance(one, list) for one in value.values()):
         sizes = {len(one) for one in value.values()}
@@ -189,9 +189,8 @@ def _of_several_files(value: object) -> list[object]:
 
 
 def _prepared(value: Object) -> object:
-    """If `value` is a result of `accelerator.prepare`, return the object that was passed to `prepare`. The call
-    `prepare(dataset)` returns one prepared object, and `prepare(model, dataset)` a list of objects. None for any other
-    value.
+    """The object that was passed to `accelerator.prepare`, if `value` is its result, such as `prepare(dataset)`, or an
+    item of it, such as `prepare(model, dataset)[1]`. None for any other value.
     """
     if value.last == "prepare" and len(value.positional) == 1:
         return value.positional[0].value
@@ -205,7 +204,7 @@ MOST_ROWS = 5_000
 
 
 def literal_rows(value: Object) -> list[dict[str, object]]:
-    """The rows in a call of `Dataset.from_list` or `from_dict`. Empty unless all of their values are known."""
+    """The rows in a call of `Dataset.from_list` or `from_dict`; empty if one of their values is unknown."""
     given = value.positional[0].value if value.positional else None
     if value.last == "from_dict" and isinstance(given, dict):
         lists = [one for one in given.values() if isinstance(one, list)]

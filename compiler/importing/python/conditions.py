@@ -1,5 +1,5 @@
-"""Conditions whose outcome the script's text does not decide. `--partial` assumes an outcome for each of them and
-reports it.
+"""Conditions whose outcome does not follow from the script's text. `--partial` assumes and reports an outcome for
+each.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from xpc.compiler.importing.python.interpreter.machine import Machine
 from xpc.compiler.importing.python.interpreter.values import Location
 
 PASSES = 6
-"""A script is interpreted at most this often. Each repetition may reach conditions that the earlier ones did not reach.
-"""
+"""The largest number of times that a script is interpreted. Each time, it may reach further conditions."""
 UNUSUAL = re.compile(r"resum|checkpoint|debug|dry_run|smoke|\bdistributed|world_size|multi_?gpu|deepspeed")
 """Matches conditions that are false in a usual run, which starts from scratch on one GPU: `if args.resume:`."""
 NAMED = re.compile(r"\(([^()\s][^()]*):([0-9]+)\)")
@@ -37,9 +36,9 @@ def deciding(draft: Draft, machine: Machine) -> list[Location]:
 
 
 def usual(machine: Machine, location: Location) -> bool:
-    """Whether `--partial` assumes that a condition is true. Conditions about resuming, debugging or several GPUs are
-    assumed to be false, and other conditions to be true. A condition whether a file exists is assumed to be true, with
-    two exceptions: a configuration file that the repository lacks, and a path that the script itself writes.
+    """Whether `--partial` assumes that a condition is true. It is assumed to be false if it is about resuming,
+    debugging or several GPUs, or tests that a configuration file exists which the repository lacks, or a path that the
+    script itself writes. Any other condition, and any other test that a file exists, is assumed to be true.
     """
     text = machine.conditions[location]
     path = machine.tested.get(location, "")
@@ -53,8 +52,8 @@ def usual(machine: Machine, location: Location) -> bool:
 
 
 def report(draft: Draft, machine: Machine) -> None:
-    """Add an error for each condition whose outcome was assumed. Its help text gives the option `--set` for the
-    opposite outcome. With `--partial`, these errors become decisions that a person confirms.
+    """Add an error for each condition whose outcome was assumed. The help has the option `--set` for the opposite
+    outcome. `--partial` turns these errors into decisions that the user confirms.
     """
     groups: dict[str, list[Location]] = {}
     for location in machine.assumed_conditions:
@@ -66,6 +65,6 @@ def report(draft: Draft, machine: Machine) -> None:
         for location in locations:
             draft.error(
                 location.entry(text[:100], truth),
-                "the import cannot evaluate this condition, and assumes that it is " + ("true" if truth else "false"),
+                "the import cannot evaluate this condition and assumes that it is " + ("true" if truth else "false"),
                 f"`--set {name}={'no' if truth else 'yes'}` assumes the opposite",
             )

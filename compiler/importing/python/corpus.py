@@ -1,4 +1,4 @@
-"""Set the data of a script: the sources, and for each source the row format and the rows that are used."""
+"""Set a script's data: the datasets, and the row format and the used rows of each."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ NO_ROWS = re.compile(
 """
 ROWS = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".txt")
 """Endings of files that may contain training rows."""
-ONCE = "map the rows once, and name the file that has them"
+ONCE = "map the rows once, save them, and name this file"
 
 
 def write(draft: Draft, machine: Machine, trainer: Object, entries: Entries, prompt: str | None = None) -> Data | None:
     """Set the data sources, the row format, the held-out rows and the evaluation data. `prompt` is the column that
     `--prompt` names.
 
-    Returns the interpreted operations on the data. If there are several data sources, these are the operations on the
-    last source. None if the trainer has no data, or if `--data` replaces the trainer's data.
+    Returns the interpreted operations on the data (of several datasets, on the last one). None if the trainer has no
+    data, or if `--data` replaces its data.
     """
     masked, unread = _masked(draft, machine, trainer)
     given = program.argument(trainer, "train_dataset")
@@ -60,7 +60,7 @@ def write(draft: Draft, machine: Machine, trainer: Object, entries: Entries, pro
         found = given.location.entry("train_dataset")
         draft.note(found, "`--data` names another")
         if masked:
-            why = "the script trains on answers only; the spec does so only with `completion_only` or `assistant_only`"
+            why = "the script trains only on answers; the spec does so only with `completion_only` or `assistant_only`"
             draft.differs("train_dataset", why, found)
         _unread(draft, unread, COLLATOR)
         return None
@@ -79,7 +79,7 @@ def write(draft: Draft, machine: Machine, trainer: Object, entries: Entries, pro
         _source(draft, machine, trainer, one, data, field, masked)
     lost = [one for one in chain.parts if one.loaded is None and one.file is None and not one.rows]
     if lost and draft.sources:
-        why = f"{len(lost)} of the {len(parts)} data sets that the script joins are not known, and the spec has no rows"
+        why = f"{len(lost)} of the {len(parts)} datasets that the script joins are not known, and the spec has no rows"
         draft.error(given.location.entry("concatenate_datasets"), f"{why} of these",
                     "save their rows as JSONL, and add the files to the spec's data")  # fmt: skip
     if chain.mixed is not None and len(draft.sources) == len(parts):
@@ -100,8 +100,8 @@ def write(draft: Draft, machine: Machine, trainer: Object, entries: Entries, pro
 
 
 def _response(draft: Draft, trainer: Object) -> None:
-    """Report a difference if the text in the collator's `response_template` does not stand directly before the answer
-    in the script's prompt.
+    """Report a difference if the collator's `response_template` is not the end of the script's prompt, directly before
+    the answer.
     """
     given = program.argument(trainer, "data_collator")
     call = None if given is None else given.value
@@ -115,14 +115,14 @@ def _response(draft: Draft, trainer: Object) -> None:
         return
     draft.differs(
         "response_template",
-        "the script's loss begins after the last occurrence of this text in a row; the spec's loss begins after the "
+        "in a row, the script's loss begins after the last occurrence of this text; the spec's begins after the "
         "prompt",
         template.location.entry("response_template", template.value if isinstance(template.value, str) else None)
     )  # fmt: skip
 
 
 def _stream(draft: Draft, chain: Chain, entries: Entries) -> None:
-    """Set how a streamed dataset is shuffled. The importer of TRL's arguments sets the setting `streaming` itself."""
+    """Set how a streamed dataset is shuffled, and pass `streaming` on to the importer of TRL's arguments."""
     given = chain.loaded.keywords.get("streaming") if chain.loaded is not None else None
     if given is None or given.value is not True:
         return
@@ -136,16 +136,15 @@ def _stream(draft: Draft, chain: Chain, entries: Entries) -> None:
 
 
 def _of_a_mixture(data: Data, chain: Chain) -> list[tuple[Object, str, str]]:
-    """Find an operation of the script, such as `select`, that takes a part of several joined datasets. This is an
-    error, because a spec can only take a part of a single source. Returns the operation with the reason and the help
-    text; an empty result means that there is none.
+    """Find an operation, such as `select`, that takes a part of several joined datasets, which is an error: a spec
+    takes a part of each dataset. Returns the operation, the reason and the help, or an empty list.
     """
     if data.take is None and data.limit is None:
         return []
     taking = (one for one in chain.steps if one.last in ("select", "take", "head", "sample"))
     step = next(taking, chain.steps[-1])
-    why = "the script takes a part of several data sets together, and a spec takes a part of each"
-    return [(step, why, "write `take` or `limit` at the sources")]
+    why = "the script takes a part of several joined datasets; a spec takes a part of each dataset"
+    return [(step, why, "write `take` or `limit` at each dataset of the spec")]
 
 
 ENDS = {"first_exhausted": "stop", "all_exhausted": "repeat"}
@@ -160,14 +159,14 @@ def _mixed(draft: Draft, call: Object) -> None:
     way = "first_exhausted" if strategy is None else strategy.value
     found = call.location.entry("interleave_datasets")
     if not isinstance(way, str) or way not in ENDS:
-        draft.error(found, "the mixture ends in a way that a spec does not have", "write `all_exhausted`")
+        draft.error(found, "a spec has no such way to end a mixture", "write `all_exhausted`")
         return
     stated = None if probabilities is None else probabilities.value
     shares = None if stated is None else [
         one if isinstance(one, int | float) else None for one in (stated if isinstance(stated, list | tuple) else ())
     ]  # fmt: skip
     if mixture.share_out(draft, found, None, shares, ENDS[way]) and shares is not None:
-        why = "the script draws the set of each row at random; the spec's shares are exact"
+        why = "the script draws the dataset of each row at random; the spec's shares are exact"
         draft.differs("interleave_datasets", why, found)
 
 
@@ -176,8 +175,8 @@ def _configured(entries: Entries, name: str) -> Argument | None:
 
 
 def _joined(part: Chain, whole: Chain) -> Chain:
-    """The origin of one of several joined datasets. Its steps are the operations on this dataset alone, followed by the
-    operations on the joined dataset.
+    """The origin of one of several joined datasets, with the operations on this dataset alone and then on the joined
+    dataset.
     """
     out = Chain(part.loaded, part.file, part.rows, part.location)
     out.steps, out.unknown = [*part.steps, *whole.steps], [*part.unknown, *whole.unknown]
@@ -206,13 +205,15 @@ def _source(
     draft.sources.append(Written(source.ref, columns, source.take, source.limit))
 
 
-COLLATOR = ("the script makes batches with its own collator, which is not imported", "leave it out if it only pads")
+COLLATOR = (
+    "the script makes batches with its own collator, which the import cannot convert",
+    "leave it out if it only pads",
+)
 
 
 def _unread(draft: Draft, found: Entry | None, reason: tuple[str, str]) -> None:
-    """Report the script's own collator (`found`) as an error. `reason` is the reason and the help text of the error. If
-    the rows cannot be read either, that error has the same `reason`, so that `--partial` makes one decision of both
-    errors.
+    """Report the script's own collator (`found`) as an error with the reason and help in `reason`. If there is an error
+    about the rows, `reason` is the same, so that `--partial` makes one decision of both.
     """
     draft.error(found, *reason)
 
@@ -222,18 +223,18 @@ def _problems(
 ) -> tuple[str, str] | None:
     """Report an error for each operation on the data that a spec cannot express.
 
-    If the rows cannot be read, the reason and the help text of that error are returned, so that errors about the
-    sequence length and the collator can use the same two texts. Otherwise None is returned.
+    Returns the reason and the help of the error if the rows cannot be read, so that errors about the sequence length
+    and the collator can repeat them; otherwise None.
     """
     open_: tuple[str, str] | None = None
     collator = program.argument(trainer, "data_collator")
     made = collator.value if collator is not None else None
     copied = isinstance(made, Object) and made.last == "DataCollatorForLanguageModeling"
     if copied and data.end and draft.method == "sft":
-        draft.put("method.completion_only", False, None, "the collator makes new labels for all tokens")
+        draft.put("method.completion_only", False, None, "the collator replaces the labels, for all tokens")
     for step, why, help in data.problems:
         if copied and token_rows.PADDED in why:
-            continue  # the collator makes new labels and ignores padding, so labels on padding do no harm
+            continue  # the collator replaces the labels and masks padding, so labels on padding have no effect
         name = step.last.strip("[]:") or "slice"
         draft.error(step.location.entry(f"dataset.{name}"), why, help)
         open_ = open_ or (why, help)
@@ -241,7 +242,7 @@ def _problems(
     known = {one.file.location if one.file else one.loaded.location if one.loaded else None for one in read}
     filters = [one for one, source in machine.filters if read and (None in {source, *known} or source in known)]
     for location in filters[:2]:
-        draft.error(location.entry("rows"), "a loop leaves out rows by a condition", ONCE)
+        draft.error(location.entry("rows"), "a loop of the script skips rows by a condition", ONCE)
     loaded = any(
         message.severity == "error" and message.entry is not None and message.entry.key.startswith("load_")
         for message in draft.messages
@@ -255,14 +256,14 @@ def _problems(
         open_ = (f"{data.problems[0][1]}{where}", data.problems[0][2])
         draft.error(given.location.entry("train_dataset"), *open_)
     if missing and not chain.unknown and not data.problems:
-        open_ = (f"the rows are made in the script{where}", "save them as JSONL, and name the file by `--data`")
+        open_ = (f"the script creates the rows itself{where}", "save them as JSONL, and name the file by `--data`")
         draft.error(given.location.entry("train_dataset"), *open_)
     return open_
 
 
 def _origin(draft: Draft, machine: Machine) -> str:
-    """If the trainer's data cannot be traced to a source, guess the source: a dataset of the hub or a file that the
-    script reads, preferably one with `train` in its name. Returns a clause about the guess for error messages, or "".
+    """Guess the source of data that cannot be traced: a hub dataset or file that the script loads, preferably with
+    `train` in its name. Returns a clause about the guess for error messages, or "".
     """
     found: list[tuple[str, Chain]] = []
     unnamed = ""
@@ -282,7 +283,7 @@ def _origin(draft: Draft, machine: Machine) -> str:
             found.append((value, Chain(loaded=one)))
         elif isinstance(value, str) and value.endswith(ROWS) and not NO_ROWS.search(value):
             found.append((value, Chain(file=given)))
-    # leave out .txt files: such a file (`last_run.txt`) more likely contains the name of the data than the data
+    # exclude .txt files: a file such as `last_run.txt` more likely contains the name of the data than the data
     if unnamed:
         found = [one for one in found if not one[0].endswith(".txt")]
     found.sort(key=lambda each: "train" not in each[0].lower())
@@ -301,7 +302,7 @@ def _reads(call: Object) -> bool:
 
 
 def _length(draft: Draft, data: Data, trainer: Object, open_: tuple[str, str] | None) -> None:
-    """Set the sequence length if the trainer is transformers' Trainer. The script then tokenizes the rows itself, so
+    """Set the sequence length if the trainer is transformers' Trainer. The script then tokenizes the rows itself, and
     the length is the `max_length` of its tokenizer call.
     """
     found = data.length
@@ -312,18 +313,22 @@ def _length(draft: Draft, data: Data, trainer: Object, open_: tuple[str, str] | 
     if open_ is not None and found is None:
         draft.error(location.entry("max_length"), *open_)
         return
-    why = "its value is not known" if found is not None else "the script cuts no row, but a spec needs a maximum length"
+    why = (
+        "its value is not known"
+        if found is not None
+        else "the script truncates no row, but a spec needs a maximum length"
+    )
     draft.error(location.entry("max_length"), why, "write `batch { seq = N }`")
 
 
 def _masked(draft: Draft, machine: Machine, trainer: Object) -> tuple[bool, Entry | None]:
-    """Returns a pair. The first item says whether the script trains only on answers, by TRL's completion collator or
-    Unsloth's `train_on_responses_only`. The second is the trainer's collator argument if the script itself defines the
-    collator.
+    """Return whether the script trains only on answers, by TRL's completion collator or Unsloth's
+    `train_on_responses_only`, and the trainer's collator argument if the script defines the collator itself (else
+    None).
     """
     call = program.responses_only(machine, trainer)
     if call is not None:
-        draft.note(call.location.entry("train_on_responses_only"), "the loss is on answers")
+        draft.note(call.location.entry("train_on_responses_only"), "the loss includes only answers")
         return True, None
     given = program.argument(trainer, "data_collator")
     value = None if given is None else given.value
@@ -336,16 +341,16 @@ def _masked(draft: Draft, machine: Machine, trainer: Object) -> tuple[bool, Entr
         draft.note(found, "it only pads the rows of a batch")
         return False, None
     if isinstance(value, Object) and value.last == "DataCollatorForCompletionOnlyLM":
-        draft.note(found, "the loss is on answers")
+        draft.note(found, "the loss includes only answers")
         return True, None
     if isinstance(value, Object | Name) and value.last in COLLATORS:
         mlm = value.keywords.get("mlm") if isinstance(value, Object) else None
         masks = value.last == "DataCollatorForLanguageModeling" and (mlm is None or mlm.value is not False)
         if masks and trainer.path.startswith("transformers"):
-            why = "this collator masks words, which trains BERT and not a model that generates"
+            why = "this collator masks random tokens, which trains models like BERT, not models that generate text"
             draft.error(found, why, "write `mlm=False`")
         else:
-            draft.note(found, "rows are padded to the longest of a batch")
+            draft.note(found, "it pads rows to the longest row of a batch")
         return False, None
     if isinstance(value, Unknown):
         draft.error(found, f"the import cannot read the collator: {value.why}", COLLATOR[1])
@@ -354,12 +359,12 @@ def _masked(draft: Draft, machine: Machine, trainer: Object) -> tuple[bool, Entr
 
 
 PADDING = ("pad_sequence", "tuple", "dict", "zip", "ne", "tensor", "LongTensor", "as_tensor", "isinstance")
-"""Names of functions. A collator that calls no other functions only pads rows."""
+"""Names of the functions that a collator may call if it only pads rows."""
 
 
 def _only_pads(kind: Class) -> bool:
-    """Whether a collator of the script does nothing but pad: it pads tokens with any token, and labels with -100.
-    Stanford Alpaca has such a collator.
+    """Whether a collator of the script only pads, tokens with any token and labels with -100, as Stanford Alpaca's
+    does.
     """
     method = kind.find("__call__")
     if not isinstance(method, Function):
@@ -373,7 +378,9 @@ def _only_pads(kind: Class) -> bool:
 
 
 def _own_methods(made: Object) -> bool:
-    """Whether the object's class is a class of the script that inherits from a library's class and defines methods."""
+    """Whether the object's class is defined in the script, inherits from a library's class, and has methods of
+    its own.
+    """
     kind = made.attributes.get("<class>")
     lineage = kind.lineage() if isinstance(kind, Class) else []
     return any(

@@ -30,8 +30,8 @@ UNCHANGED = (
     "align_labels_with_mapping",
 )  # fmt: skip
 AS_TRAINER = ("extract_prompt", "apply_chat_template")
-"""Functions of TRL that the trainers themselves apply to rows. The names are the endings of the functions' names:
-`apply_chat_template` stands for `maybe_apply_chat_template`, too.
+"""Endings of the names of TRL's functions that its trainers apply to rows anyway: `apply_chat_template` matches
+`maybe_apply_chat_template`, too.
 """
 
 
@@ -49,7 +49,7 @@ class Data:
     holdout: Argument | None = None
     held: str = ""
     last: bool = False
-    """Whether the held-out rows are the last rows, and not random ones."""
+    """Whether the held-out rows are the last rows, and not random rows."""
     after_holdout: bool = False
     """Whether the script first holds rows out and then selects some of the remaining rows."""
     conversations: bool = False
@@ -68,7 +68,7 @@ class Data:
     functions: dict[str, Function] = field(factory=dict)
     """Maps a column to the function that computes it from a single row."""
     for_rewards: dict[str, tuple[object, Location]] = field(factory=dict)
-    """The computed columns that no function except a reward function reads."""
+    """The computed columns that only reward functions read."""
 
 
 def understood(machine: Machine, chain: Chain) -> Data:
@@ -89,13 +89,15 @@ def understood(machine: Machine, chain: Chain) -> Data:
     for one in (chain.loaded, *chain.steps):
         for call in one.calls if one is not None else ():
             if call.last == "set_transform":
-                out.problems.append((call, "the rows go through `set_transform`, which the import does not know", ""))
+                out.problems.append(
+                    (call, "the script applies `set_transform` to the rows, which the import does not support", "")
+                )
     return out
 
 
 def _added(out: Data, step: Object) -> dict[str, object] | None:
     """Interpret `rows.add_column(name, [f(row) for row in rows])`. Returns a dict with the new column and its value for
-    each row. None if the values are computed from anything else than the loaded columns of the same rows.
+    each row; None if the values do not come only from loaded columns of the same rows.
     """
     name, given = step.argument("name", 0), step.argument("column", 1)
     values = given.value if given is not None and isinstance(given.value, list) else []
@@ -107,9 +109,8 @@ def _added(out: Data, step: Object) -> dict[str, object] | None:
 
 
 def _own_tokens(out: Data, chain: Chain) -> None:
-    """Handle a column `input_ids` that the script builds itself, in a loop or in a table. The column is replaced by the
-    texts that were tokenized. A problem is added if these texts cannot be found, or if the labels differ from the
-    tokens.
+    """Replace a column `input_ids`, which the script builds in a loop or table, by the texts that were tokenized. Add a
+    problem if these texts cannot be found, or if the labels differ from the tokens.
     """
     if "input_ids" not in chain.columns:
         return
@@ -160,7 +161,11 @@ def _step(machine: Machine, out: Data, step: Object) -> None:
         out.conversations = True
     elif name not in UNCHANGED:
         out.problems.append(
-            (step, f"the rows go through `{name.strip('[]:') or 'a slice'}`, which the import does not know", "")
+            (
+                step,
+                f"the script applies `{name.strip('[]:') or 'a slice'}` to the rows, which the import does not support",
+                "",
+            )
         )
 
 
@@ -169,9 +174,8 @@ def _is_number(given: Argument | None, number: float) -> bool:
 
 
 def _of_frame(out: Data, step: Object) -> bool:
-    """Interpret an operation of a pandas data frame that a spec can express: `sample` of all rows or of a number of
-    rows, `head`, `drop` of columns, and `rename` of columns. `random.sample` of rows is interpreted, too. False for any
-    other operation.
+    """Interpret an operation of a pandas data frame that a spec can express: `sample`, `head`, and `drop` and `rename`
+    of columns; also `random.sample` of rows. Returns False for any other operation.
     """
     name, columns = step.last, step.keywords.get("columns")
     if step.path == "random.sample":
@@ -201,7 +205,7 @@ def _item(out: Data, step: Object, given: Argument | None) -> None:
     elif step.path == "sklearn.model_selection.train_test_split[]" and key in (0, 1):
         out.held = "train" if key == 0 else "test"
     elif not isinstance(key, str):
-        out.problems.append((step, "the script selects a part of the data by a value that is not known", ""))
+        out.problems.append((step, "the script selects rows by a value that is not known", ""))
     elif out.holdout is not None:
         out.held = key
     else:
@@ -224,9 +228,7 @@ def _sliced(out: Data, step: Object) -> None:
         out.holdout, out.last = Argument(-last, step.location), not out.shuffled
         out.held = "train" if end == last else "test"
     else:
-        out.problems.append(
-            (step, "the rows that are selected are not known", "write `limit = N` after the data source")
-        )
+        out.problems.append((step, "the selected rows are not known", "write `limit = N` after the data source"))
 
 
 def _select(out: Data, step: Object, given: Argument | None) -> None:
@@ -248,9 +250,9 @@ def _select(out: Data, step: Object, given: Argument | None) -> None:
 
 
 def _first(out: Data, step: Object, count: Argument | None) -> None:
-    """Import that the script takes the first rows. If it has shuffled the rows before, they are a random part."""
+    """Import a selection of the first rows, which are a random part if the script has shuffled the rows before."""
     if count is None or not isinstance(count.value, int) or isinstance(count.value, bool):
-        why = "the rows that are selected are not known, or do not begin with the first"
+        why = "the selected rows are not known, or do not begin with the first row"
         out.problems.append((step, why, "write `take = N` or `limit = N` after the data source"))
     elif out.shuffled:
         out.take = count
@@ -259,8 +261,8 @@ def _first(out: Data, step: Object, count: Argument | None) -> None:
 
 
 def _excluded(value: object) -> Argument | None:
-    """How many rows of a dataset a range leaves out: 50 rows if the range ends at `len(rows) - 50`. The result is a
-    number or a share of the rows. None for any other end.
+    """How many rows at the end of a dataset a range excludes, as a number or share: 50 for the end `len(rows) - 50`.
+    None for any other end.
     """
     part = value.hidden if isinstance(value, Unknown) else None
     return part.positional[0] if isinstance(part, Object) and part.path == LESS else None
@@ -274,8 +276,8 @@ def _mapped(machine: Machine, out: Data, step: Object) -> None:
     if step.last == "filter" and function is not None and _keeps_cut_rows(machine, function.value, cut):
         return
     if step.last == "filter":
-        why = "a spec cannot say which rows a function keeps"
-        out.problems.append((step, why, "filter the rows once, and name the file that has them"))
+        why = "a spec cannot select rows by a function"
+        out.problems.append((step, why, "filter the rows once, save them, and name this file"))
         return
     batched = step.keywords.get("batched")
     every = batched is not None and batched.value is True
@@ -296,13 +298,13 @@ def _mapped(machine: Machine, out: Data, step: Object) -> None:
 def _made_columns(
     machine: Machine, function: object, batched: bool, before: dict[str, object], step: Object
 ) -> MappedColumns:
-    """Interpret `map(function)` on the columns `before`; `step` is the call. Returns the columns that the function
-    makes or changes.
+    """Interpret the call `map(function)` (`step`) on the columns `before`. Returns the columns that the function
+    creates or changes.
     """
     if isinstance(function, Name) and function.path.startswith("trl.") and function.path.endswith(AS_TRAINER):
         return MappedColumns()
     if not isinstance(function, Function | Bound):
-        return MappedColumns(why="the function is not in the script")
+        return MappedColumns(why="the function is not defined in the script")
     row = row_of(before, batched)
     node = function.node if isinstance(function, Function) else ast.Pass(lineno=0)
     given = [Argument(row, step.location)]
@@ -327,7 +329,7 @@ def _made_columns(
     if isinstance(value, Object) and value.path.endswith("()"):
         return tokenized(value, batched)
     if not isinstance(value, dict):
-        why = value.why if isinstance(value, Unknown) else "it returns no dict of columns"
+        why = value.why if isinstance(value, Unknown) else "it does not return a dict of columns"
         return MappedColumns(why=why)
     if "input_ids" in value:
         return tokens(value, batched)

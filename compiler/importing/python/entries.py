@@ -18,11 +18,9 @@ from xpc.compiler.importing.text.entries import MAX_DEPTH, Entry, Unreadable, ch
 from xpc.grammar.record import field, mutable
 
 MOST = 2_000
-"""An argument may contain at most this many values, nested ones included."""
+"""The largest number of values, including nested values, in an argument."""
 NAMED = ("model_name_or_path", "tokenizer_name_or_path", "dataset_name")
-"""Arguments that every run needs. It is an error if the value of such an argument is an environment variable that is
-not set.
-"""
+"""Arguments that every run needs: an unset environment variable as their value is an error."""
 
 
 @mutable
@@ -30,10 +28,10 @@ class Entries:
     """The arguments of a run.
 
     `values` are the arguments whose values could be read, under TRL's names. `problems` are the other arguments, each
-    with the reason. `unset` are arguments whose values are environment variables that are not set. `others` are further
-    arguments of the trainer, the model and the tokenizer, which TRL does not have; their names say where they stand,
-    such as `tokenizer.pad_token`. `own` are fields of the script's own classes. `old` is true if the trainer takes
-    arguments of older TRL versions. `command_line` is true if the arguments come from the command line.
+    with the reason. `unset` are arguments whose values are environment variables that are not set. `others` are
+    arguments of the trainer, model and tokenizer that TRL's configuration does not have, with names such as
+    `tokenizer.pad_token`. `own` are fields of the script's own classes. `old` is true if the trainer takes arguments of
+    older TRL versions. `command_line` is true if the arguments come from the command line.
     """
 
     values: dict[str, Entry] = field(factory=dict)
@@ -67,7 +65,7 @@ class Entries:
             self.values[name] = entry(name, given)
 
     def problem(self, name: str, value: object, what: str, location: Location | None = None) -> None:
-        """Add a problem: the argument `name` has a value that cannot be read."""
+        """Add a problem: the value of the argument `name` cannot be read."""
         at = value.location if isinstance(value, Unknown) else location
         why = value.why if isinstance(value, Unknown) else "it is not read"
         if at is not None:
@@ -75,7 +73,7 @@ class Entries:
 
 
 def _other_arguments(table: dict[object, object]) -> Table:
-    """The arguments of a model without two of them: a BitsAndBytesConfig, which is imported separately, and an unknown
+    """The arguments of a model without its BitsAndBytesConfig, which is imported separately, and without an unknown
     `use_cache`, which has no effect in training.
     """
     kept = {
@@ -88,7 +86,7 @@ def _other_arguments(table: dict[object, object]) -> Table:
 
 
 def unread(value: object, depth: int = 0, left: list[int] | None = None) -> str:
-    """Why a value, or a value nested in it, is unknown. "" if everything in it is known."""
+    """Why a value, or a value nested in it, is unknown; "" if everything is known."""
     left = [MOST] if left is None else left
     left[0] -= 1
     if left[0] < 0 or depth > MAX_DEPTH:
@@ -100,9 +98,9 @@ def unread(value: object, depth: int = 0, left: list[int] | None = None) -> str:
     if isinstance(value, dict):
         return next((why for one in value.values() if (why := unread(one, depth + 1, left))), "")
     if isinstance(value, Name) and not (is_library(value.path) and (value.last.isupper() or _is_torch(value))):
-        return f"`{value.path}` is in a module that is not read"
+        return f"`{value.path}` is in a module that the import does not read"
     if isinstance(value, Text):
-        return "a part of the text is computed"
+        return "a part of the text is computed at run time"
     if isinstance(value, str) and "\0" in value:
         return "it contains a NUL character"
     return "" if isinstance(value, (*Scalar, Name)) else "the script computes it"

@@ -23,7 +23,7 @@ def hold_out(draft: Draft, data: Data) -> None:
         value = share.value
         found = share.location.entry("train_test_split.test_size", value)
         if data.last:
-            why = "the script holds out the last rows; the spec holds out as many, drawn by the seed"
+            why = "the script holds out the last rows; the spec holds out as many rows, drawn with the seed"
             draft.differs("train_dataset", why, found)
         number = value if isinstance(value, int | float) and not isinstance(value, bool) else 0
         if 0 < number < LARGEST and (number < 1 or number == int(number)):
@@ -32,7 +32,9 @@ def hold_out(draft: Draft, data: Data) -> None:
             why = value.why if isinstance(value, Unknown) else "the value must be a share or a number of rows"
             draft.error(Entry(found.key, None, found.file, found.line), why)
     elif share is not None:
-        draft.error(share.location.entry("train_dataset", data.held), "the script trains on the part that is held out")
+        draft.error(
+            share.location.entry("train_dataset", data.held), "the script trains on the held-out part of the split"
+        )
     seed = data.seed
     if seed is not None and isinstance(seed.value, int):
         draft.put("data.seed", seed.value, seed.location.entry("data.seed", seed.value))
@@ -62,7 +64,7 @@ def write(draft: Draft, machine: Machine, trainer: Object, train: Chain, data: D
     reasons = [one.why for one in chain.unknown]
     reasons += [why for _, why, _ in other.problems if token_rows.PADDED not in why]
     if reasons or not found_at or chain.parts:
-        why = reasons[0] if reasons else "they are made in the script"
+        why = reasons[0] if reasons else "the script creates them itself"
         _unevaluated(draft, entries, found, f"the rows of the evaluation are not known: {why}")
         return
     if chain.loaded is not None and chain.loaded.last == "load_from_disk":
@@ -81,15 +83,15 @@ def write(draft: Draft, machine: Machine, trainer: Object, train: Chain, data: D
 
 
 def _unevaluated(draft: Draft, entries: Entries, found: Entry, why: str) -> None:
-    """Report that the spec does not evaluate. This is a warning, but an error if the script keeps its best checkpoint,
-    which is the one with the best evaluation.
+    """Report that the spec does not evaluate. This is a warning, or an error if the script keeps its best checkpoint,
+    which only an evaluation finds.
     """
     best = entries.values.get("load_best_model_at_end")
     saving = entries.values.get("save_strategy")
     if (best is not None and not best.off) or (saving is not None and saving.value == "best"):
         draft.error(found, why, "write `data { holdout = 5% }`, or `eval { data = ... }`")
         return
-    draft.reserve(found, "eval { data = ... }", f"{why}, and the spec evaluates nothing")
+    draft.reserve(found, "eval { data = ... }", f"{why}, so the spec does not evaluate")
     for name in EVALUATION:
         one = entries.values.pop(name, None)
         draft.note(one, "nothing is evaluated")

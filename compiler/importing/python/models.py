@@ -100,13 +100,13 @@ def _head(loaded: Object, trainer: Object) -> None:
         raise Unreadable(why, loaded.location.line, OTHER_TRAINER)
     if head and not reward:
         raise Unreadable(
-            f"its model has another head ({loaded.path.split('.')[-2]}): the language trains models that generate text",
+            f"its model has another head ({loaded.path.split('.')[-2]}): xpc trains only models that generate text",
             loaded.location.line,
             CLASSIFIER if head == "ForSequenceClassification" else OTHER_HEAD,
         )
     labels = loaded.keywords.get("num_labels")
     if labels is not None and trainer.last != "RewardTrainer":
-        why = "it trains a classifier, and the language trains models that generate text"
+        why = "it trains a classifier, and xpc trains only models that generate text"
         raise Unreadable(why, loaded.location.line, CLASSIFIER)
 
 
@@ -114,7 +114,7 @@ def _encoder(name: Argument) -> None:
     """Raise Unreadable for the name of an encoder, such as `distilroberta-base`."""
     words = re.findall("[a-z]+", str(name.value).rpartition("/")[2].lower()) if isinstance(name.value, str) else []
     if not ENCODERS.isdisjoint(words):
-        why = f"its model is an encoder ({name.value}): the language trains models that generate text"
+        why = f"its model is an encoder ({name.value}): xpc trains only models that generate text"
         raise Unreadable(why, name.location.line, OTHER_HEAD)
 
 

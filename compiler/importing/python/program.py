@@ -22,12 +22,12 @@ POSITIONS = {
 }
 """Maps each trainer class to the names of its positional arguments, in their order."""
 OTHERS = (
-    ("PPOTrainer", "PPO, which the language does not have"),
-    ("OnlineDPOTrainer", "online DPO, which the language does not have"),
-    ("XPOTrainer", "XPO, which the language does not have"),
-    ("NashMDTrainer", "Nash-MD, which the language does not have"),
-    ("BCOTrainer", "BCO, which the language does not have"),
-    ("PRMTrainer", "a process reward model, which the language does not have"),
+    ("PPOTrainer", "PPO, which xpc does not have"),
+    ("OnlineDPOTrainer", "online DPO, which xpc does not have"),
+    ("XPOTrainer", "XPO, which xpc does not have"),
+    ("NashMDTrainer", "Nash-MD, which xpc does not have"),
+    ("BCOTrainer", "BCO, which xpc does not have"),
+    ("PRMTrainer", "a process reward model, which xpc does not have"),
     ("SentenceTransformerTrainer", "embeddings"),
     ("MegatronTrainer", "Megatron"),
 )

@@ -167,9 +167,7 @@ def _template(draft: Draft, trainer: Object) -> None:
         return
     found = entry("get_chat_template", given)
     if name is None:
-        draft.error(
-            found, "the language has no such chat template", 'write `model { chat_template = file("x.jinja") }`'
-        )
+        draft.error(found, "xpc has no such chat template", 'write `model { chat_template = file("x.jinja") }`')
         return
     draft.put("model.chat_template", name, found)
     draft.differs("get_chat_template", f"Unsloth's own text of the template; the spec has xpc's `{name}`", found)

@@ -14,7 +14,7 @@ RECIPES = ("policy_model", "ppo_epochs", "teacher_model", "kd_loss", "quantizer"
 keys is not imported.
 """
 NO_TRAINING = "it names no optimizer: a file for evaluation, generation or quantization does not train"
-VISION = "recipes with images are not imported"
+VISION = "xpc does not import recipes with images"
 
 COSINE = ("torchtune.training.lr_schedulers.get_cosine_schedule_with_warmup",
           "torchtune.modules.get_cosine_schedule_with_warmup")  # fmt: skip

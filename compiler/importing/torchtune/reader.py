@@ -204,7 +204,7 @@ def _optimizer(draft: Draft, entries: Entries) -> None:
     name = KEYS["optimizer._component_"].values.get(component(entries.get("optimizer")), "")
     fused, betas, clip = (at(entries, key) for key in ("optimizer.fused", "optimizer.betas", "clip_grad_norm"))
     if made is not None and not name:
-        draft.error(made, "the language has no such optimizer", "`xpc explain optimizer` lists them")
+        draft.error(made, "xpc has no such optimizer", "`xpc explain optimizer` lists them")
     elif made is not None:
         name = "adamw_fused" if name == "adamw_torch" and fused is not None and boolean(fused) else name
         draft.put("optimizer", name, made)
@@ -243,7 +243,7 @@ def _schedule(draft: Draft, entry: Entry | None) -> None:
         draft.put("schedule", "constant", None, "not set: the rate is constant")
         return
     if text(made) not in COSINE:
-        draft.error(made, "the language has no such schedule", "`xpc explain schedule` lists them")
+        draft.error(made, "xpc has no such schedule", "`xpc explain schedule` lists them")
         return
     draft.put("schedule", "cosine", made)
     warm, cycles = entry.mapping.get("num_warmup_steps"), entry.mapping.get("num_cycles")
@@ -255,7 +255,7 @@ def _schedule(draft: Draft, entry: Entry | None) -> None:
     if cycles is not None and number(cycles) == 0.5:
         draft.note(cycles, "half a cycle: the rate falls to zero and does not rise again")
     elif cycles is not None:
-        draft.error(cycles, "the language has no such schedule")
+        draft.error(cycles, "xpc has no such schedule")
 
 
 def _loss(draft: Draft, entries: Entries, loss: str) -> None:
@@ -268,7 +268,7 @@ def _loss(draft: Draft, entries: Entries, loss: str) -> None:
     elif made is not None and loss in LOSSES:
         draft.mark(made, "mapped", "method sft")
     elif made is not None:
-        draft.error(made, "the language has no such loss")
+        draft.error(made, "xpc has no such loss")
     for key in ("beta", "gamma", "label_smoothing"):
         one = at(entries, f"loss.{key}")
         if one is not None:
@@ -310,7 +310,7 @@ def _tracker(draft: Draft, entries: Entries) -> None:
     if made is not None and last in loggers:
         draft.put("track", (loggers[last],), made)
     elif made is not None:
-        draft.error(made, "the language has wandb, trackio, tensorboard, mlflow, swanlab and clearml")
+        draft.error(made, "xpc supports the trackers wandb, trackio, tensorboard, mlflow, swanlab and clearml")
     for key, path in (("project", "track.project"), ("name", "track.name")):
         one = at(entries, f"metric_logger.{key}")
         draft.setting(path, one)

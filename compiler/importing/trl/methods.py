@@ -75,7 +75,7 @@ def _generation_arguments(draft: Draft, entry: Entry | None) -> None:
         elif name == "max_length" and "max_new_tokens" in entry.mapping:
             draft.note(one, "`max_new_tokens` decides the length of a completion")
         else:
-            draft.error(one, "the language has no such generation argument")
+            draft.error(one, "xpc has no such generation argument")
 
 
 def generation_batch(draft: Draft, named: Entries) -> None:

@@ -271,7 +271,7 @@ def initial(draft: Draft, entry: Entry | None) -> None:
             else "write `lora(init = eva)`, or leave it out: then the adapters start as usual",
         )
     else:
-        draft.error(entry, "the language initializes adapters as PEFT does, or by pissa, olora, loftq, eva or gaussian")
+        draft.error(entry, "xpc initializes adapters as PEFT does, or by pissa, olora, loftq, eva or gaussian")
 
 
 SHAPE = ("rank", "block_size", "alpha", "dropout", "targets", "rslora", "dora", "parameters", "modules_to_save")

@@ -27,7 +27,7 @@ def schedule(draft: Draft, named: Mapping[str, Entry]) -> None:
     if entry is not None:
         name = SCHEDULES.get(str(entry.value).lower())
         if name is None:
-            draft.error(entry, "the language has no such schedule", "`xpc explain schedule` lists them")
+            draft.error(entry, "xpc has no such schedule", "`xpc explain schedule` lists them")
         else:
             draft.put("schedule", name, entry)
     if kwargs is not None and kwargs.empty:
@@ -74,7 +74,7 @@ def _argument(draft: Draft, name: str, entry: Entry) -> None:
     path = KEYS.block("lr_scheduler_kwargs").column("setting").get(name)
     value, shape = number(entry), draft.settings.get("schedule")
     if path is None:
-        draft.error(entry, "no schedule of the language has this argument")
+        draft.error(entry, "no schedule of xpc has this argument")
     elif path == "schedule.decay_type":
         draft.put(path, "sqrt" if entry.value == "1-sqrt" else text(entry) or "", entry)
     elif value is None:
@@ -129,4 +129,4 @@ def optimizer_arguments(draft: Draft, entry: Entry | None) -> None:
             draft.settings.pop(path, None)
             draft.put(path, number(one), one)
         else:
-            draft.error(one, "the language has no such argument of an optimizer")
+            draft.error(one, "xpc has no such argument of an optimizer")

@@ -37,7 +37,7 @@ def every(entry: Entry | None, steps: Entry | None, usual: Amount, draft: Draft,
                 draft.put(path, value, one)
     else:
         assert entry is not None
-        draft.error(entry, "the language has steps, epochs and never", "write `steps`, `epoch` or `no`")
+        draft.error(entry, "xpc supports intervals of steps or epochs, and `never`", "write `steps`, `epoch` or `no`")
     if steps is not None and (name in ("no", "epoch") or steps.empty):
         draft.note(steps, "the strategy decides" if not steps.empty else NULL)
 
@@ -120,12 +120,12 @@ def trackers(draft: Draft, named: Entries) -> None:
         draft.put("track", known or ("none",), entry)
         draft.differs(
             "report_to",
-            f"the source reports to {', '.join(names)}, and the language has the trackers {', '.join(TRACKERS)}: the "
+            f"the source reports to {', '.join(names)}, and xpc supports the trackers {', '.join(TRACKERS)}: the "
             "metrics file of a run has all its metrics anyway",
             entry,
         )
     else:
-        draft.error(entry, "the language has the trackers " + ", ".join(TRACKERS), "name one of them, or `none`")
+        draft.error(entry, "xpc supports the trackers " + ", ".join(TRACKERS), "name one of them, or `none`")
 
 
 TRACKER_NAMES = {
@@ -302,9 +302,7 @@ def _attention(draft: Draft, entry: Entry) -> None:
     if entry.empty:
         draft.note(entry, NULL)
     elif name is None:
-        draft.error(
-            entry, "the language has no such attention", "write flash_attention_2, sdpa, eager or flex_attention"
-        )
+        draft.error(entry, "xpc has no such attention", "write flash_attention_2, sdpa, eager or flex_attention")
     else:
         kernel = "" if "/" not in str(entry.value) else "a kernel of the Hub: another build of the same algorithm"
         draft.put("model.attn", name, entry, kernel)
@@ -321,7 +319,7 @@ def _dtype(draft: Draft, entry: Entry) -> None:
     elif value.removeprefix("torch.") in DTYPES:
         draft.put("model.dtype", DTYPES[value.removeprefix("torch.")], entry)
     else:
-        draft.error(entry, "the language loads weights in fp32, bf16 or fp16")
+        draft.error(entry, "xpc loads weights in fp32, bf16 or fp16")
 
 
 def hub(draft: Draft, named: Entries) -> None:

@@ -142,7 +142,7 @@ def _optimizer(draft: Draft, named: Entries) -> None:
     if entry is not None:
         name = optimizers().get(str(entry.value))
         if name is None:
-            draft.error(entry, "the language has no such optimizer", "`xpc explain optimizer` lists them")
+            draft.error(entry, "xpc has no such optimizer", "`xpc explain optimizer` lists them")
         else:
             draft.put("optimizer", name, entry)
     betas = [named.get("adam_beta1"), named.get("adam_beta2")]

@@ -31,7 +31,7 @@ def test_a_part_of_a_data_set_is_a_share_of_its_shuffled_rows() -> None:
     assert "shards_idx" not in found.draft.differences
     other = imported(CHAT + "    shards: 4\n    shards_idx: 2\n", *HARDWARE)
     assert other.payload["data"]["sources"][0]["take"] == {"fraction": 0.25}
-    assert "another part" in other.draft.differences["shards_idx"]
+    assert "another shard" in other.draft.differences["shards_idx"]
     whole = imported(CHAT + "    shards: 1\n", *HARDWARE)
     assert whole.payload["data"]["sources"][0]["take"] is None
 

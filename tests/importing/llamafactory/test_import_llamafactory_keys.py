@@ -139,7 +139,7 @@ def test_dataset_info_next_to_the_file_is_read_if_the_folder_data_has_none(tmp_p
     (tmp_path / "dataset_info.json").write_text(json.dumps({"shown": entry}))
     found = imported(FACTORY.replace("alpaca_en_demo", "shown"), *HARDWARE, root=str(tmp_path))
     assert '"./a.json"' in found.text
-    assert any("the file next to the source does" in one for one in found.messages)
+    assert any("the one next to the imported file does" in one for one in found.messages)
 
 
 def test_dataset_that_dataset_info_lacks_is_an_error(tmp_path: Path) -> None:

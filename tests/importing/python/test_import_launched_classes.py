@@ -158,7 +158,7 @@ fire.Fire(train)
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        ("from trl import PPOTrainer\nPPOTrainer(1).train()\n", "PPO, which the language does not have"),
+        ("from trl import PPOTrainer\nPPOTrainer(1).train()\n", "PPO, which xpc does not have"),
         ("from transformers import HfArgumentParser\nprint(HfArgumentParser(int))\n", "constructs no trainer"),
     ],
 )
@@ -373,7 +373,7 @@ def test_a_trainer_that_is_not_in_the_repository_is_an_error(tmp_path: Path) -> 
         "PairTrainer(model=args.model_name_or_path, args=config).train()\n"
     )
     found = launched(tmp_path, NAMED, script, "--partial")
-    assert any("the script trains with a trainer of its own, and the spec with sft of TRL" in one.why
+    assert any("the script trains with a trainer of its own; the spec uses TRL's sft" in one.why
                for one in found.draft.messages)  # fmt: skip
 
 

@@ -75,7 +75,7 @@ def test_value_of_the_script_is_computed(before: str, value: str) -> None:
 @pytest.mark.parametrize(("before", "value", "why"), [
     ("import time", "time.time()", "the script computes it"),
     ("import random\nLR = 1e-5 if random.random() > 0.5 else 2e-5", "LR", "condition (1e-05 or 2e-05)"),
-    ("import utils", "utils.rate", "a module that is not read"),
+    ("import utils", "utils.rate", "a module that the import does not read"),
     ("if os.path.exists('x'):\n    LR = 1e-5\nelse:\n    LR = 2e-5", "LR", "condition"),
     ("p = argparse.ArgumentParser()\np.add_argument('--lr', required=True)\na = p.parse_args()", "a.lr", "`--lr`"),
     ("x = {}\nx[input()] = 1\nx['lr'] = 2e-5\nx[input()] = 3", "x['lr']", "a key that is not known"),
@@ -259,10 +259,10 @@ SFTTrainer(model="Qwen/Qwen2.5-0.5B", args=SFTConfig("out"), train_dataset=load(
 
 
 @pytest.mark.parametrize(("rows", "word"), [
-    ("data = data.filter(lambda x: x['q'])", "keeps"),
+    ("data = data.filter(lambda x: x['q'])", "select rows by a function"),
     ("data = data.map(lambda x: {'text': x['q'].upper()})", "text"),
     ("data = data.map(lambda x: {'text': x['q'] + x['a'] + ' Goodbye.'})", "a prompt followed by an answer"),
-    ("import other\ndata = data.map(other.f)", "not in the script"),
+    ("import other\ndata = data.map(other.f)", "not defined in the script"),
     ("data = data.select(range(5, 10))", "first"),
 ])  # fmt: skip
 def test_rows_that_a_spec_cannot_say_are_errors(rows: str, word: str) -> None:

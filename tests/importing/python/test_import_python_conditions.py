@@ -108,7 +108,7 @@ def test_text_file_is_not_taken_for_the_rows_of_an_unknown_name(tmp_path: Path) 
     )
     found = script(tmp_path, before, data="rows")
     assert "last_run.txt" not in found.text.partition("# Parts")[0]
-    assert any(one.startswith("which data it trains on") for one in decisions(found))
+    assert any(one.startswith("which data the run trains on") for one in decisions(found))
 
 
 def test_data_sets_of_a_concatenation_that_are_not_known_are_counted(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_data_sets_of_a_concatenation_that_are_not_known_are_counted(tmp_path: P
     )
     found = script(tmp_path, before, data="rows")
     assert "on org/rows" in found.text
-    assert any("2 of the 3 data sets that the script joins are not known" in one for one in decisions(found))
+    assert any("2 of the 3 datasets that the script joins are not known" in one for one in decisions(found))
 
 
 @pytest.mark.parametrize(("inside", "model"), [("pass", "org/last"), ("break", "org/first")])
@@ -200,4 +200,4 @@ def test_a_part_of_several_tables_is_an_error(tmp_path: Path) -> None:
     tables = "pd.concat([pd.read_json('a.jsonl', lines=True), pd.read_json('b.jsonl', lines=True)])"
     before = f"import pandas as pd\nrows = Dataset.from_pandas({tables}.head(20))"
     found = script(tmp_path, before, data="rows")
-    assert any("the script takes a part of several data sets together" in one for one in found.messages)
+    assert any("the script takes a part of several joined datasets" in one for one in found.messages)

@@ -241,7 +241,7 @@ trainer = train_on_responses_only(trainer, instruction_part="<|im_start|>user", 
 trainer.train()
 """
     found = imported(HEAD.format("") + body, "--data", "rows.jsonl", name="train.py")
-    assert any("the script trains on answers only" in one for one in found.messages), found.messages
+    assert any("the script trains only on answers" in one for one in found.messages), found.messages
 
 
 def test_all_rows_that_are_selected_are_no_limit():

@@ -171,7 +171,7 @@ def test_a_word_that_the_script_does_not_read_is_an_error(tmp_path: Path) -> Non
     )
     repository(tmp_path, {"train.py": text.replace("main(cfg)", "main()")})
     found = imported("accelerate launch train.py lr=3e-5\n", name="run.sh", root=str(tmp_path))
-    assert any("`train.py` does not read this word" in one for one in found.messages)
+    assert any("`train.py` ignores this positional word" in one for one in found.messages)
 
 
 SPLITS = """

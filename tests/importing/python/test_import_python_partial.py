@@ -54,7 +54,7 @@ def test_one_way_is_taken_at_a_condition_and_is_one_decision(tmp_path: Path) -> 
     found = script(tmp_path, RANDOM, "size")
     assert "seq = 128" in found.text
     assert decisions(found) == [
-        "`random.random() > 0.5: true`: the import cannot evaluate this condition, and assumes that it is true"
+        "`random.random() > 0.5: true`: the import cannot evaluate this condition and assumes that it is true"
     ]
 
 

@@ -201,7 +201,7 @@ for name in ["a.jsonl", "b.jsonl"]:
         rows.append(row)
 DPOTrainer(model="Qwen/Qwen2.5-0.5B", args=DPOConfig("out"), train_dataset=Dataset.from_list(rows)).train()
 """)  # fmt: skip
-    assert any("leaves out rows" in one for one in found.messages)
+    assert any("skips rows" in one for one in found.messages)
 
 
 FILTERED = """
@@ -230,7 +230,7 @@ for line in open("rows.jsonl"):
 @pytest.mark.parametrize(("rows", "wrong"), [(LINES, False), ("rows = kept\n", True)])
 def test_filter_in_a_loop_over_another_file_is_no_error(rows: str, wrong: bool) -> None:
     found = script(FILTERED + rows + TRAIN)
-    assert any("leaves out rows" in one for one in found.messages) is wrong, found.messages
+    assert any("skips rows" in one for one in found.messages) is wrong, found.messages
 
 
 @pytest.mark.parametrize("taken", ["take(int(sys.argv[1]))", "select(range(int(sys.argv[1])))"])
@@ -239,14 +239,14 @@ def test_an_unknown_number_of_rows_is_an_error(taken: str) -> None:
 rows = load_dataset("org/rows", split="train").{taken}
 SFTTrainer(model="Qwen/Qwen2.5-0.5B", args=SFTConfig("out"), train_dataset=rows).train()
 """)
-    assert any("the rows that are selected are not known" in one for one in found.messages), found.messages
+    assert any("the selected rows are not known" in one for one in found.messages), found.messages
     assert found.draft.wrong
 
 
 @pytest.mark.parametrize(("rows", "words"), [
     ('load_dataset("csv", data_files="a.csv", delimiter=";", split="train")', "reads the file by this argument"),
     ('load_dataset("json", data_files="a.json", field="rows", split="train")', "reads the file by this argument"),
-    ('list(load_dataset("org/rows", split="train"))[::2]', "the rows that are selected are not known"),
+    ('list(load_dataset("org/rows", split="train"))[::2]', "the selected rows are not known"),
     ('load_dataset("org/rows", split="train").map(lambda b: {"text": b["q"] + b["a"]}, batched=True)',
      "joins the columns of several rows"),
     ('load_dataset("org/rows", split="train").map(lambda r: {"text": f"{r[\'q\']!r}: " + r["a"]})', "`repr`"),

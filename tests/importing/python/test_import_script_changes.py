@@ -168,7 +168,7 @@ Trainer(model=AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-3B", dtype="bfl
 ])  # fmt: skip
 def test_values_for_hydra_are_named(command: str) -> None:
     found = imported(command + "\n", *HARDWARE, name="run.sh")
-    named = [one for one in found.messages if "a value for a configuration of Hydra" in one]
+    named = [one for one in found.messages if "it overrides a Hydra configuration" in one]
     assert len(named) == 2, found.messages
 
 

@@ -205,7 +205,7 @@ def test_python_alone_is_one_process_also_by_names() -> None:
     text = "export CUDA_VISIBLE_DEVICES=0,1\npython sft.py --model_name_or_path Qwen/Qwen2.5-3B --dataset_name a/b\n"
     found = imported(text, name="run.sh")
     assert found.draft.settings["hardware"].text.startswith("1 x ")
-    assert any("the script names several GPUs" in one for one in found.messages)
+    assert any("one process uses several GPUs" in one for one in found.messages)
     found = imported(text, *HARDWARE, name="run.sh")
     assert found.draft.settings["hardware"].text.startswith("8 x ")
 

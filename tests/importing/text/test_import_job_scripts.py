@@ -82,7 +82,7 @@ def test_an_argument_that_nothing_gives_is_no_word_next_to_the_file(tmp_path: Pa
     found = job(tmp_path, f"accelerate launch {RUN}")
     assert not found.draft.wrong, found.messages
     assert "lr = 3e-6" in found.text
-    assert any("`$5`" in one and "assumes that the variable is empty" in one for one in found.messages)
+    assert any("`$5`" in one and "assumes that it is empty" in one for one in found.messages)
 
 
 def test_steps_of_the_launcher_that_a_program_reads_are_the_trainers(tmp_path: Path) -> None:
@@ -282,7 +282,7 @@ def test_configuration_that_the_script_makes_of_others(tmp_path: Path, write: st
 ])  # fmt: skip
 def test_configuration_that_the_script_changes_otherwise_is_an_error(tmp_path: Path, change: str) -> None:
     found = job(tmp_path, f"{change}\naccelerate launch --num_processes 2 sft.py --config config.yaml\n")
-    assert any(one.startswith("error") and "the script changes this file by" in one for one in found.messages)
+    assert any(one.startswith("error") and "the script changes this file with" in one for one in found.messages)
 
 
 def test_missing_file_of_accelerate_is_read_by_its_name_also_for_a_script_that_is_read(tmp_path: Path) -> None:
@@ -362,7 +362,7 @@ def test_name_that_only_the_script_knows_is_not_the_data(tmp_path: Path) -> None
     )
     found = job(tmp_path, f"{run} other_rows\n")
     assert not found.draft.sources
-    assert any("the script makes its rows from" in one for one in found.messages), found.messages
+    assert any("the script builds its rows from" in one for one in found.messages), found.messages
     assert job(tmp_path, f"{run} org/rows\n").draft.sources
 
 

@@ -51,7 +51,7 @@ def test_weights_of_the_functions_of_a_file_are_kept(tmp_path: Path, capsys: pyt
 
 @pytest.mark.parametrize(("line", "name", "decision"), [
     ("reward_funcs: [accuracy, mine]\n", "mine", "what the reward functions compute"),
-    ("", "reward", "which rewards score the completions"),
+    ("", "reward", "which reward functions score the completions"),
 ])  # fmt: skip
 @pytest.mark.parametrize("options", [(), ("--rewards", "scores.py")])
 def test_missing_functions_are_stubs_and_one_decision(

@@ -90,13 +90,13 @@ def test_an_old_recipe_for_the_new_stack_keeps_its_defaults():
     [
         ("learning_rte: 1e-5", 3, "did you mean `learning_rate`?"),
         ("use_rslora: yes please\nuse_peft: true", 3, "the value must be true or false"),
-        ("optim: adamw_anyprecision", 3, "the language has no such optimizer"),
+        ("optim: adamw_anyprecision", 3, "xpc has no such optimizer"),
         ("report_to: [mlfow]", 3, "wandb, trackio, tensorboard"),
         ("learning_rate: fast", 3, "the value must be a number"),
-        ("save_strategy: best", 3, "steps, epochs and never"),
+        ("save_strategy: best", 3, "intervals of steps or epochs"),
         ("deepspeed: ds.json", 3, "the file does not exist"),
         ("packing: true\npacking_strategy: magic", 4, "no version of TRL that xpc supports has this packing strategy"),
-        ("lr_scheduler_kwargs: {min_lr_rat: 0.1}", 3, "no schedule of the language has this argument"),
+        ("lr_scheduler_kwargs: {min_lr_rat: 0.1}", 3, "no schedule of xpc has this argument"),
         ("bf16: true\nfp16: true", 4, "is on, too"),
         ("max_length: 10\nmax_seq_length: 20", 4, "is the same setting"),
         ("dataset_mixture:\n  datasets:\n  - id: a/b\n    weight: 2", 6, "a share above 0"),
@@ -330,7 +330,7 @@ def test_processes_are_those_of_one_node(tmp_path):
     found = imported(HEAD, "--accelerate", str(tmp_path / "a.yaml"))
     assert "hardware 8 x h100-80gb" in found.text
     assert "nodes 2" in found.text
-    assert any("no input file names the GPU" in one for one in found.messages)
+    assert any("the imported files do not state the GPUs" in one for one in found.messages)
     cpu = imported(HEAD + "use_cpu: true\n", "--nodes", "1")
     assert "hardware 1 x cpu" in cpu.text
 

@@ -87,5 +87,5 @@ def import_names(machine: Machine, node: ast.ImportFrom) -> None:
             if inner is not None:
                 value = Class(one.name, [], machine.location(node), inner)
             elif scope is not None or node.level:
-                value = machine.unknown(node, f"`{one.name}` is in a module that is not read")
+                value = machine.unknown(node, f"`{one.name}` is in a module that the import does not read")
         machine.define(name, value)
