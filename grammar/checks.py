@@ -213,7 +213,7 @@ class _Checker:
             self._error(codes.RESERVED_WORD, span, f"a statement cannot begin with `{word}`", remedy)
 
     def _late_sentence(self, clause: Clause) -> None:
-        """Report a `train` below other clauses: one with a block, a second one, or one in the wrong place."""
+        """Report a `train` below other clauses: it has a block, is the second one, or stands in the wrong place."""
         file, span = self.file, clause.head.span
         inside = clause.head.args if isinstance(clause.head, Call) else clause.body
         first = self._late if file.train is None else file.train.span

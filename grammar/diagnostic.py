@@ -40,7 +40,7 @@ class Edit:
 class Diagnostic:
     """A finding: its code, slug (short name) and severity, a message of one clause, and the locations in the source.
 
-    `help` says what to write instead, and `edits` are the replacements that do so.
+    `help` says what to write instead, and `edits` are the replacements that write it.
     """
 
     code: str

@@ -64,7 +64,7 @@ class Advisor:
         )
 
     def is_known(self, name: str) -> bool:
-        """Whether a name is not a setting but has a known meaning, because other tools use it: `batch_size`."""
+        """Whether a name that is not a setting is known from other tools, as `batch_size` is."""
         return False
 
     def missing_value(

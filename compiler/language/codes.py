@@ -1,5 +1,5 @@
 """The codes of diagnostics about names and values in a spec, and of the diagnostics of `xpc preview`. The explanations
-of these codes are in `codes.toml`. The codes of rules are not here.
+of these codes are in `codes.toml`. Rules state their own codes.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ class Reporter:
         self.problems.report(code, message, self.label(span, text), help=help, edits=edits, related=related)
 
     def again(self, message: str, span: Span, first: Label) -> None:
-        """Report something that the file has twice. The finding shows both locations."""
+        """Report a setting or a clause that is written twice. The finding shows both locations."""
         related = (evolve(first, text="first here"),)
         self.problem("XP103", message, span, "again here", "keep one of the two", related=related)
 

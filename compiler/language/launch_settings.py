@@ -14,7 +14,7 @@ ALSO_CALLED = {
     "sky": "skypilot",
     "ray": "ray train; raytrain; anyscale; kuberay",
 }
-"""Maps an engine to other names that users write for it, from which suggestions find the engine."""
+"""Maps an engine to other names that users write for it, such as `kuberay` for `ray`. Suggestions read this table."""
 CLUSTERS = ENGINES[1:]
 """The engines that submit a run to a scheduler or a cluster: all except `local`."""
 

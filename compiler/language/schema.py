@@ -133,11 +133,11 @@ TABLE: tuple[Setting, ...] = (
     Setting("data.long", k.CHOICE, "texts with more tokens than `seq`: cut there, or split into several rows; default "
             "cut", choices=("cut", "chunk"), bare=False, inner=True),
     Setting("data.shuffle", k.FLAG, "shuffle the training rows", default=True),
-    _of_methods("data.streaming", k.FLAG, "read the rows while the run trains, instead of all before; needs the number "
-                "of steps, `for 1000 steps`", inner=True),
-    _of_methods("data.shuffle_buffer", k.INT, "number of rows of a stream from which the next one is drawn at random; "
-                "default 10000", low=2, high=10**7, inner=True),
-    Setting("data.unique", k.FLAG, "drop rows that repeat an earlier one", inner=True),
+    _of_methods("data.streaming", k.FLAG, "read the rows during training instead of before it; needs the number of "
+                "steps, `for 1000 steps`", inner=True),
+    _of_methods("data.shuffle_buffer", k.INT, "rows in the shuffle buffer of a stream; default 10000", low=2,
+                high=10**7, inner=True),
+    Setting("data.unique", k.FLAG, "drop rows that are equal to an earlier row", inner=True),
     _of_methods("data.min_tokens", k.TOKENS, "drop rows with fewer tokens", low=1, inner=True),
     _of_methods("data.max_tokens", k.TOKENS, "drop rows with more tokens, instead of cutting them at `seq`",
                 low=1, high=2**31, inner=True),
@@ -281,7 +281,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("memory.liger", k.FLAG, "Liger's fused Triton kernels", default=False, args=("use_liger_kernel",)),
     Setting("memory.checkpointing", k.FLAG, "recompute activations in the backward pass", default=True,
             args=("activation_checkpointing", "gradient_checkpointing")),
-    Setting("memory.checkpointing.reentrant", k.FLAG, "use torch's older, reentrant implementation",
+    Setting("memory.checkpointing.reentrant", k.FLAG, "use torch's older, reentrant checkpointing",
             default=False, inner=True,
             args=("activation_checkpointing_kwargs", "gradient_checkpointing_kwargs")),
     _of_methods("memory.checkpointing.selective", k.FLAG, "recompute all activations except the outputs of attention",
@@ -344,7 +344,7 @@ TABLE: tuple[Setting, ...] = (
 CHOICE_REFUSED = {
     ("lora.init", "corda"): "write eva: CorDA needs a program that passes over the data before the run",
 }
-"""Maps a choice that the libraries have and the language refuses to a help text with the reason."""
+"""Choices of the libraries that the language refuses, each with a help text that gives the reason."""
 
 BY_PATH: Mapping[str, Setting] = {row.path: row for row in TABLE}
 CLAUSES = (*dict.fromkeys(row.path.partition(".")[0] for row in TABLE), "extra")
@@ -355,7 +355,7 @@ SOURCE_SETTINGS = {
     "context": Setting("data.context", k.NAME, "column whose text is added to the prompt"),
     "format": evolve(BY_PATH["data.format"], inner=False),
     "limit": Setting("data.limit", k.INT, "maximum number of rows to read, from the start of the source", low=1),  # type: ignore[arg-type]
-    "share": Setting("data.share", k.SHARE, "share of the mixture (30%); all sources have one, or none"),  # type: ignore[arg-type]
+    "share": Setting("data.share", k.SHARE, "share of the mixture (30%), stated for all sources or for none"),  # type: ignore[arg-type]
     "take": Setting("data.take", k.ROWS_OR_SHARE, "rows of the source to use: 1000, or 5%", low=0),  # type: ignore[arg-type]
 }
 """The settings that a source in a `data` block may have."""

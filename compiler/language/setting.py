@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from xpc.compiler.language.paths import RealsPath as RealsPath
     from xpc.compiler.language.paths import TextPath as TextPath
     from xpc.compiler.language.paths import WeightedPath as WeightedPath
-else:  # only type checkers import paths.py, because the types in it list all paths
+else:  # only type checkers import paths.py: its long lists of paths would slow down each command
     AmountPath = FlagPath = IntegerPath = NamesPath = Path = RealPath = RealsPath = TextPath = WeightedPath = str
 
 ROLES = ("user", "assistant", "system", "tool")

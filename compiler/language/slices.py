@@ -14,8 +14,8 @@ _PART = re.compile(r"([0-9][0-9_]{0,15})(%|[kMB]|Ki|Mi)?")
 
 
 def part(node: Ref, label: Label) -> tuple[str | None, list[Diagnostic]]:
-    """Read the part of a split: `20%`, or `1000` for `[train:1k]`. Returns a pair: the part, and the findings. If the
-    part is illegal, it is None, and there is one finding; otherwise there are none.
+    """Read the part of a split: `20%`, or `1000` for `[train:1k]`. Returns a pair: for a legal part, the part and an
+    empty list; for an illegal part, None and a list with one finding.
     """
     match = None if node.slice is None else _PART.fullmatch(node.slice)
     unit = "" if match is None else match[2] or ""

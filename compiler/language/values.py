@@ -217,7 +217,7 @@ def plain_text(value: str) -> str | None:
         return "it is longer than 4096 characters"
     if any(ord(c) < 32 or ord(c) == 127 for c in value):
         return "it contains a control character"
-    if any("\ud800" <= c <= "\udfff" for c in value):  # os.listdir returns such characters for bytes that are not UTF-8
+    if any("\ud800" <= c <= "\udfff" for c in value):  # os.listdir returns surrogates for non-UTF-8 bytes
         return "it is not UTF-8"
     return None
 
@@ -246,7 +246,7 @@ def _text_or_file(row: Setting, item: Item, node: Value | None) -> object:
 
 def _name(row: Setting, item: Item, node: Value | None) -> object:
     plain = isinstance(node, Ref) and node.config is None and node.split is None and node.revision is None
-    # `revision = None` names no revision, but leaves it unset in Python and YAML
+    # in Python and YAML, `revision = None` leaves the revision unset, and does not name one
     if isinstance(node, Ref) and plain and node.name.lower() not in ("none", "null"):
         return node.name
     return _text(row, item, node)

@@ -27,9 +27,9 @@ REWARDS = re.compile(r" +(?:reward |\w+ XP589 )")
 """Matches the beginning of a line with the values of rewards: `  reward short: empty 0, made-up 0.25; spread 0.25`."""
 NUMBER = re.compile(r"(?<![\w.-])-?\d+(?:\.\d+)?(?:e[+-]\d+)?(?![\w.]*\w)")
 RELATIVE, ABSOLUTE = 1e-2, 1e-3
-"""Rewards may differ from the golden file by these amounts, relative or absolute. A reward that is a model in bfloat16
-has three digits, and another CPU adds its products in another order. Values near 0, such as a spread, have no digits to
-compare.
+"""The largest relative and absolute difference between a reward and its value in the golden file. A reward model in
+bfloat16 has three significant digits, and its sums are rounded differently on another CPU. The absolute bound is for
+values near 0, such as a spread.
 """
 
 

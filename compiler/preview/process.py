@@ -104,7 +104,7 @@ def preview(path: str, request: Request, python: str | None = None) -> dict[str,
 
 
 def _checked(path: str, request: Request) -> tuple[CheckedSpec, Workspace]:
-    """Check the spec to preview. No digests of weights are computed, and digests of data only if many rows are
+    """Check the spec to preview. This check computes no digests of weights, and digests of data only if many rows are
     prepared.
     """
     data, name, workspace = read_spec(path)

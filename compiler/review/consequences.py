@@ -90,9 +90,7 @@ NOTHING = Quantity("none", None)
 SIZES = ("one checkpoint", "disk, at most")
 TIMES = ("hours", "GPU-hours", "cost")
 UNPLANNED = dict.fromkeys((*TIMES, "trained parameters", "checkpoints written", *SIZES), Quantity(UNKNOWN, None))
-"""Quantities that every run has, each with the value "unknown". If the plan of a run does not state one of them, this
-value is used, for example for the cost on a GPU without a price.
-"""
+"""The value "unknown" for each quantity that the plan of a run may lack, such as the cost on a GPU without a price."""
 
 
 def verdict_change(before: Plan, after: Plan) -> str:
@@ -174,7 +172,7 @@ def _parameters(spec: Spec) -> Iterator[tuple[str, Quantity]]:
         load = load_of(spec)
     except UnknownMemory:
         return
-    assert facts is not None  # without them, the memory is unknown
+    assert facts is not None  # load_of raises UnknownMemory for a model without facts
     trained = round(load.trained if load.adapters is None else load.adapters.params)
     if trained and facts.params:
         yield (

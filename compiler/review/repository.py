@@ -303,7 +303,7 @@ class Commit:
         return found
 
     def small(self, path: str, most: int) -> bytes | None:
-        """Like `data`, but None for a file that is larger than `most` bytes."""
+        """The contents of a file; None if the commit has no such file, or if the file is larger than `most` bytes."""
         self.read(path, most=most)
         known = path in self.files and self.sizes.get(self.files[path][1], 0) <= most
         return self.data(path) if known else None

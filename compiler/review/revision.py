@@ -39,7 +39,7 @@ class RevisionWorkspace(Workspace):
     tracked: dict[str, list[str]] = field(factory=dict)
 
     def locate(self, written: str, base: str = "") -> tuple[str, str]:
-        """Like Workspace.locate, but the file is copied from git first."""
+        """Return the name and the path of a file that the spec names. A file of the commit is first copied from git."""
         name, path = Workspace.locate(self, written, base)
         inside = os.path.relpath(path, self.mirror).replace(os.sep, "/")
         if os.path.isabs(written) or inside.split("/")[0] == ".." or "\0" in written:

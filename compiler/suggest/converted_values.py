@@ -73,7 +73,7 @@ def converted(row: Setting, name: str, node: Value, typed: str) -> str | None:
         return _percent(name, text)
     if kind in ("text", "path", "name", "text_or_file", "repository"):
         if not isinstance(node, String) and (text.lower() in SWITCHES or (kind == "path" and isinstance(node, Number))):
-            return None  # `true` is not a text: `output_dir = true` names no folder, and `num_saves = 3` neither
+            return None  # a switch is not a text, and a number is not a path: `output_dir = true`
         if (row.path.startswith("data.") or row.path == "eval.split") and isinstance(node, Number):
             return None  # neither a column nor a split is called 64
         return typed if isinstance(node, String) else _quoted(text) if isinstance(node, Ref | Number) else None

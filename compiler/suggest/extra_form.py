@@ -64,8 +64,9 @@ def extra_suggestion(unknown: UnknownName, message: str) -> Suggestion | None:
 
 
 def _is_so_already(found: ExtraArgument, unknown: UnknownName) -> bool:
-    """Whether a user's value for an argument of TRL is the value that bundles have without it, as in
-    `logging_first_step = false`. A switch that is off states no choice: `group_by_length = false` is such a switch.
+    """Whether a user's value for an argument of TRL changes nothing, because bundles have the same value without it.
+    This is also the case for a switch that is off if TRL has replaced the switch by a choice: `group_by_length =
+    false`.
     """
     stack = stacks.default()
     if unknown.node is None or found.library != "trl":

@@ -132,6 +132,6 @@ def spellings(row: schema.Setting) -> tuple[tuple[str, str], ...]:
 
 
 def known_choice(row: schema.Setting, text: str) -> str | None:
-    """The choice of a setting that `text` spells in another way. None if there is none."""
+    """The choice of a setting that `text` spells in another way. None if `text` spells no choice."""
     typed = letters(text[:80])
     return next((name for name, phrase in spellings(row) if letters(phrase) == typed), None)

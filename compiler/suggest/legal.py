@@ -51,7 +51,7 @@ LOST_SIGN = re.compile(r"(\d+(?:\.\d+)?)[eE]\+?(\d+)")
 QUOTED = re.compile(r"[ \t]*(?P<count>\d[\d.]*)[ \t]+(?P<unit>[A-Za-z]+|%)[ \t]*")
 """A pattern for a number and its unit in quotes: `"100 steps"`."""
 Help = tuple[str, *tuple[Edit, ...]]
-"""The text of a help, and the edits that do what it says."""
+"""The text of a help, and the edits with which an editor applies the help."""
 EXAMPLE = r"(\d+ x \S+|\[[^\]]*\]|\"[^\"]*\"|file\([^)]*\)|[^\s,(){]+)"
 """A pattern for a value in a line of the examples file (examples.toml)."""
 
@@ -95,7 +95,9 @@ def answer(wrong: InvalidValue) -> Diagnostic:
 
 
 def _unset_value(row: Setting, item: Item, node: Value | None, typed: str) -> Help | None:
-    """The help for a value that leaves the setting out, such as `keep = all`, or that has an entry in `advice`."""
+    """The help for a value that means an absent setting, such as `keep = all`, or for which no_equivalent.txt says what
+    to write instead.
+    """
     unset = unset_advice(row, typed) or (typed and advice(f"{row.name} {typed}", ""))
     return (unset,) if unset else None
 
@@ -163,7 +165,7 @@ def _joined(row: Setting, item: Item, node: Value | None, typed: str) -> Help | 
 
 
 def _by_unit(wrong: InvalidValue, row: Setting, node: Value | None, typed: str) -> str | None:
-    """The value to suggest instead of a number with an illegal unit (`90min`). For any other value, `wrong.value`."""
+    """The value to suggest for a number with an illegal unit: `90m` for `90min`. For any other value, `wrong.value`."""
     if not isinstance(node, Number) or not node.unit:
         return wrong.value
     if row.kind.name == "duration" and units.is_unit(node.unit):
@@ -305,7 +307,9 @@ def intended(row: Setting, item: Item, node: Value | None) -> str | None:
 
 
 def _from_number(row: Setting, typed: str) -> str | None:
-    """Convert a number that stands for a flag or for a choice (`precision = 16`), or whose sign was lost."""
+    """Convert a number that stands for a flag or a choice (`precision = 16`), or that lacks the `-` of its exponent:
+    `2e5` becomes `2e-5`.
+    """
     if row.kind.name == "flag":
         return {"0": "false", "1": "true"}.get(typed)
     if row.kind.name == "choice":

@@ -138,8 +138,8 @@ def own_reason(name: str) -> str | None:
 
 
 def loose_reason(name: str) -> str | None:
-    """Like `own_reason`, but the words of the name may be in another order, and a known beginning (`ema_...`) is
-    enough. If the name may also stand for a setting, the result is None.
+    """The reason why a name has no equivalent, even if the list has its words in another order, or only its beginning
+    (`ema_...`). None if no reason is known.
     """
     return own_reason(name) or _with_words("none", name) or _family(name)
 

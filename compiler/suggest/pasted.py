@@ -84,7 +84,7 @@ def rewrite_options(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     """Replace the parser's findings about pasted options by findings that say which settings to write instead."""
     out: list[Diagnostic] = []
     end = 0  # findings before this position are about a text that an earlier finding replaces
-    named: dict[str, Span] = {}  # the last name of several words in each source
+    named: dict[str, Span] = {}  # for each source: where its last name of several words stands
     for one in problems:
         at = one.primary
         if at is None or one.code not in (*CODES, *NAMES_OF):
@@ -115,7 +115,7 @@ def _in_several_words(found: Diagnostic, guess: bool) -> Diagnostic | None:
     match = None if COMMAND.match(source.text, start, end) else SPACED.fullmatch(source.text, start, end)
     top = body(method_of(source.text)) if match is not None else ""
     before = top + heads(source.text, start) if match is not None else ""
-    sentence = match is not None and re.match(r"train[ \t]+\S+[ \t]+on[ \t]", match["name"])  # it has no setting's name
+    sentence = match is not None and re.match(r"train[ \t]+\S+[ \t]+on[ \t]", match["name"])  # the first line of a spec
     if match is None or sentence or (before == top and _is_clause(*match["name"].split()[:2])):
         return None
     name = "_".join(match["name"].split())

@@ -141,8 +141,8 @@ def hub_typo(name: str) -> str | None:
 
 
 def misspelt_dataset(found: Diagnostic, label: Label, name: str) -> Diagnostic:
-    """The note for a dataset of the hub that is not in the registry. It is a warning if the name is probably
-    a misspelling of another dataset's name.
+    """Turn the note about a dataset that is not in the registry (`found`) into a warning if the name probably misspells
+    the name of a registered dataset.
     """
     ids = [one.id for alias in registry.dataset_names() if (one := registry.find_dataset(alias)) is not None]
     near = _misspelt_id(name, ids)

@@ -80,7 +80,7 @@ def _first_share(unknown: UnknownName) -> str:
 
 def _named(unknown: UnknownName, nothing: str) -> str:
     """Write the name of a model or dataset as in the first line, where the name of a file has quotes. If there is no
-    name, the result is `nothing`.
+    name, returns the argument `nothing`, such as `MODEL`.
     """
     text = (unknown.typed or "").strip('"')
     if not text or text[:1] in "[{":

@@ -83,8 +83,8 @@ class _DataBlock:
 
     def is_named(self, name: str, others: list[Operand | Clause]) -> bool:
         """Whether the first name after `data` is legal: a setting, a registered dataset, or the title by which the
-        header or `eval` names the block. Any other name is probably a typing error. Such a name counts as a title in
-        two cases: the rest of the block (`others`) has sources, or the header may be in a base, which is not read here.
+        header or `eval` names the block. Any other name is probably a misspelling, except in two cases: the rest of the
+        block (`others`) has sources, or a base, which is not read here, may have the header that names the block.
         """
         if f"data.{name}" in schema.BY_PATH or name in self.evaluated or registry.find_dataset(name) is not None:
             return True

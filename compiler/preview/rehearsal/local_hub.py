@@ -207,7 +207,7 @@ class _Handler(BaseHTTPRequestHandler):
                 assert sha256(content).hexdigest() == value["oid"], "the object is not the file that was hashed"
                 files[value["path"]] = content
             else:
-                raise ValueError(f"nobody here pushes a {request['key']}")
+                raise ValueError(f"this server accepts no {request['key']}")
         return _commit(title, files)
 
 

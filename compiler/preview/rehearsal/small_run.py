@@ -40,7 +40,7 @@ ROUNDS = 20
 settings.
 """
 ISOLATED = ("ACCELERATE_", "FSDP_", "PARALLELISM_CONFIG_", "MASTER_", "TORCHELASTIC_", "XPC_", "HF_", "SLURM_", "PET_")
-"""Environment variables whose names begin with one of these are not passed on to the launches of a rehearsal."""
+"""Beginnings of the names of environment variables that a rehearsal hides from its launches."""
 RANKS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK")
 
 

@@ -210,8 +210,8 @@ def _replacement(model: Model, folder: str) -> Model:
 
 
 def _machine(draft: _Draft) -> None:
-    """Set the hardware, the strategy and the precision. A run of several processes gets two, and FSDP is replaced by
-    DDP.
+    """Set the hardware, the strategy and the precision. The twin of a run with several processes has two processes. DDP
+    replaces FSDP.
     """
     spec = draft.spec
     strategy = spec.text("strategy")

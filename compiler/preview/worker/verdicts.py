@@ -302,7 +302,7 @@ EFFECTS = {
     "system": "which is therefore not learned", "special": "which the model reads as this token",
     "turn": "although it is not the assistant's",
 }  # fmt: skip
-"""What follows from each kind of problem. The runtime prints such a phrase once for all rows."""
+"""Maps each kind of problem to a phrase about its consequence. The runtime prints the phrase once for all rows."""
 HELPS = {
     "turn": "move the turns before the last answer into `prompt`",
     "unread": "name a chat_template that reads the key, or rename a key of reasoning to `reasoning_content`",

@@ -18,7 +18,7 @@ LEAVE = re.compile(r"leave (?:it|`[\w.-]+`) out: (?!.*(?:\bwrite\b|no equivalent
 instead, or that xpc lacks something.
 """
 OFF = re.compile(r"(?P<head>\w+)\((?!reentrant)\w+(?:=false| = false|=never|=none)\)")
-"""A pattern for a switch in a block that is off: `lora(dora=false)`. `reentrant=false` switches nothing off: it chooses
+"""A pattern for a switch of a block, turned off: `lora(dora=false)`. `reentrant=false` switches nothing off: it chooses
 an implementation.
 """
 

@@ -119,7 +119,7 @@ def _edits(text: str, moves: Sequence[Move]) -> list[tuple[Edit, ...]]:
 
 
 def _move(found: Diagnostic, number: int) -> Move | None:
-    """The move that a finding suggests. None if it suggests none, or names several places."""
+    """The move that a finding suggests. None if the finding suggests no move, or several places."""
     advice = None if found.edits or found.code not in ("XP101", "XP102") else OUTSIDE.fullmatch(found.help or "")
     at = found.primary
     place = None if advice is None or at is None else _place(at.source, at.span)
@@ -200,7 +200,7 @@ def _bodies(node: Node) -> list[Body]:
 
 
 def _without(text: str, body: Body, moved: Sequence[int]) -> list[Edit]:
-    """Remove some items of a body, one edit for each."""
+    """Make edits that remove some items of a body, one edit for each item."""
     items = body.items
     if len(items) == 1 and body.whole is not None:
         return [Edit(body.whole, "")]

@@ -323,4 +323,4 @@ def _alone(reader: Reader) -> str:
 
 
 STEPS = (*EVENTS, _off, _named, _after_its_value, _alone)
-"""What may stand in a text, in the order in which it is tried."""
+"""The functions that read one setting from a text, in the order in which they are tried."""

@@ -127,7 +127,7 @@ def _items(text: str) -> list[dict[str, str]]:
         typed = letters(match["name"])
         role = ROLES.get(typed) or SOURCE_WORDS.get(typed, match["name"])
         out[-1][role] = match["value"]
-    for one in out:  # `name` is the dataset, or its configuration next to `path`
+    for one in out:  # `name` is the dataset or, next to `path`, the dataset's configuration
         if "name" in one:
             one.setdefault("config" if "ref" in one else "ref", one.pop("name"))
     return out if len(out) <= MOST and all("ref" in one for one in out) else []

@@ -253,8 +253,8 @@ def _choice_with_noun(case: Case) -> Suggestion | None:
 
 
 def _negated(case: Case) -> Suggestion | None:
-    """Handle a switch whose name denies another one: `no_pack = true` is `packing = false`. For a name that denies
-    anything else, such as `no_sdpa_attention`, name the setting, but suggest no value.
+    """Handle a switch whose name denies a flag: `no_pack = true` is `packing = false`. If the name denies a choice, as
+    `no_sdpa_attention` does, name the setting, but suggest no value.
     """
     rest = "" if case.exact else denied(case.name)
     guess = meaning(rest, case.unknown.clause, exact=True) if rest else None

@@ -149,7 +149,7 @@ def child(job: dict[str, Any], rank: int, port: int) -> int:
         os.environ.update(job["environ"])
         main = str(job["program"] or os.path.join(job["bundle"], "trainer", "main.py"))
         sys.argv = [main, *job["words"]]
-        sys.path.insert(0, os.path.dirname(main))  # as Python itself does when it runs a program from a file
+        sys.path.insert(0, os.path.dirname(main))  # Python, too, adds the folder of the program that it runs
         return main
 
     return forked(prepare)

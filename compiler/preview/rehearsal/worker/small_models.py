@@ -62,7 +62,9 @@ OWN: dict[str, dict[str, Any]] = {
     "youtu": LATENT,
     "dots1": {"n_shared_experts": 1, "first_k_dense_replace": 1},
 }  # fmt: skip
-"""Sizes for families whose names differ from the names in SIZES, or for which a name in SIZES means something else."""
+"""Sizes for families whose configuration classes name a size differently from SIZES, or use one of its names in another
+sense.
+"""
 KINDS = (bool, str, float)
 """The types of the values that the small model copies from the large model's configuration: switches, names, and
 scales. Integers are not copied, because they are sizes.
