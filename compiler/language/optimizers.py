@@ -41,9 +41,8 @@ LOW_RANK = (*PACKAGES["galore"], *PACKAGES["apollo"])
 CPU_OPTIMIZERS = ("adamw", "adamw_torch", "adamw_fused", "lion")
 """Optimizers that accelerate replaces by DeepSpeed's CPU version if the optimizer states are offloaded."""
 MADE_BY_RUNTIME = ("muon",)
-"""Optimizers that transformers does not have, and that the bundle's runtime creates. For such a run, the argument
-`optim` names the stack's AdamW. This AdamW trains the weights that Muon cannot train: all weights that are not hidden
-matrices.
+"""Optimizers that transformers lacks, so that the bundle's runtime creates them. The argument `optim` then names the
+stack's AdamW, which trains the weights that Muon cannot train: all weights that are not hidden matrices.
 """
 FUSED = ("adalomo", "lomo")
 """Optimizers that update weights during the backward pass, so that the gradients of all weights never exist at the same

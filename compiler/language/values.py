@@ -14,8 +14,8 @@ LARGEST = 2**63 - 1
 
 
 class InvalidValue(Exception):
-    """Describes what is wrong with a value. `convert` returns an `InvalidValue`. From this,
-    `xpc.compiler.suggest.legal` makes a finding that suggests a legal value.
+    """An illegal value, as `convert` returns it, with a description of the error. `xpc.compiler.suggest.legal` turns it
+    into a finding that suggests a legal value.
 
     `value` is the value that the user probably means, or None. `text` is the text of the label. `kind` is "value",
     "choice" (an unknown choice), "bounds" (a number that is too small or too large), "fraction" (a number of rows or a

@@ -198,8 +198,8 @@ def changes(one: Spec, other: Spec) -> tuple[list[Change], list[Change]]:
         texts = _shown(path, before), _shown(path, after)
         change = Change(path, *texts, why, (_scalar(before, texts[0]), _scalar(after, texts[1])))
         (settings if stated else follows).append(change)
-    # `read` has the changes in how sources are read. If a setting in READING has changed, these changes follow from
-    # that setting; otherwise, the spec states them at the sources
+    # `read` has the changes in how sources are read. They follow from a changed setting in READING; if no such setting
+    # has changed, the spec states them at the sources
     if READING.isdisjoint(each.name for each in settings):
         return [*settings, *read], follows
     return settings, [*read, *follows]

@@ -62,8 +62,8 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
             broken = [operand for operand in (before, after) if not operand.runs]
             if not broken:
                 # Both specs are checked under the same file name, so that their file names are not reported as a
-                # difference. If one of the specs extends the other, both get the name of the extending spec: with the
-                # other name, the spec would seem to extend itself, which is an error.
+                # difference. If one spec extends the other, both get the name of the extending spec: under the name of
+                # its base, the extending spec would seem to extend itself, which is an error.
                 break
         if broken:
             return _broken(broken, options)

@@ -71,8 +71,8 @@ def _reading(source: DataSource) -> list[str]:
 
 
 def _chosen(source: DataSource) -> list[str]:
-    """Phrases that say which rows of a source are used, such as `at most 1000 rows` or `take 10%`, and the digest of a
-    local file, or of all files of a folder.
+    """Phrases about the rows that are used of a source, such as `at most 1000 rows` or `take 10%`. For a local file or
+    folder, also its digest.
     """
     parts = [] if source.limit is None else [f"at most {source.limit} rows"]
     if source.take is not None:

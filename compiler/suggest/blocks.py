@@ -235,7 +235,7 @@ def _call_of_python(name: str, start: int, call: Call, source: Source) -> Block 
         block = next((one for one in blocks if one is not None), None)
         span = Span(start, call.span.end)
         if block is None and not inner and call.name.text.endswith("Trainer"):
-            return Block("trainer", span, span, (), False, True)  # `SFTTrainer(model=model, args=args)`
+            return Block("trainer", span, span, (), False, True)  # no settings: `SFTTrainer(model=model)`
         if block is not None:
             return evolve(block, span=span, location=span)
     loaded = LOADED.fullmatch(call.name.text)
@@ -253,12 +253,12 @@ def _call_of_python(name: str, start: int, call: Call, source: Source) -> Block 
     elif (chosen := _choice_of_class(call.name.text)) is not None:
         name, named = "training", (chosen,)
     elif any(row.name == name and call.name.text in row.choices for row in schema.TABLE):
-        return None  # `init = loftq(bits=4)`
+        return None  # a choice with an argument: `init = loftq(bits=4)`
     elif call.name.text != "dict":
         pairs = _settings(settings, source)
         if not all(is_known(one) and meaning(one, exact=True) is not None for one, _ in pairs):
             return None
-        if not pairs:  # `trainer = train_on_responses_only(trainer)`
+        if not pairs:  # no settings: `trainer = train_on_responses_only(trainer)`
             return _function(call.name.text.rpartition(".")[2], Span(start, call.span.end), source)
         name = "training"
     span = Span(start, call.span.end)

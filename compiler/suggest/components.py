@@ -87,7 +87,7 @@ def by_last_part(unknown: UnknownName) -> UnknownName | None:
         return component
     segments = unknown.name.split(".")
     if segments[-1] in ("enabled", "enable") and not is_known(unknown.name):
-        segments = segments[:-1]  # `policy.sequence_packing.enabled = true`
+        segments = segments[:-1]  # drop the switch of `policy.sequence_packing.enabled`
     for first in range(min(1, len(segments) - 1), len(segments)):
         end = ".".join(segments[first:])
         if end in words_of("general") and not words_of("idle").issuperset(parts(segments[first - 1])):

@@ -150,7 +150,7 @@ def _several_runs(row: Setting, item: Item, node: Value | None, typed: str) -> H
     if not isinstance(node, List) or len(node.items) < 2 or row.kind.name not in ONE:
         return None
     parts = [float(one) for one in re.findall(r"\d*\.\d+", typed)] if row.path == "data.holdout" else []
-    if sum(parts) == 1:  # `holdout = [0.95, 0.05]`: the parts of training and evaluation
+    if sum(parts) == 1:  # `holdout = [0.95, 0.05]`: shares of training and evaluation
         return f"write `holdout = {min(parts) * 100:g}%`", Edit(node.span, f"{min(parts) * 100:g}%")
     form = f"sweep {{ {row.path if row.inner else row.name} = {item.label.source.slice(node.span)} }}"
     return (f"several values make several runs: write `{form}`" + (" outside of its block" if "." in row.path else ""),)

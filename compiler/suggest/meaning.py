@@ -39,8 +39,8 @@ letters are the same.
 SAME = 0.99
 """The similarity of two names that consist of the same words."""
 OWN = 0.15
-"""This is added to the similarity of a name and a setting if the name misspells the setting's own name in xpc, and not
-a name from another tool.
+"""A bonus on the similarity of a name and a setting, if the name misspells the setting's own name in xpc and not a name
+from another tool.
 """
 
 
@@ -282,9 +282,9 @@ def _words() -> frozenset[str]:
 
 
 def outcome(name: str) -> str:
-    """A text that is equal for two names if both get the same answer. The text is the reason why xpc has no such
-    setting, or else the advice for the name, or else the path of the setting that the name stands for, or else the name
-    itself.
+    """A text that is equal for two names if both get the same answer. It is the first of these texts that exists: the
+    reason why xpc has no such setting, the advice for the name, the path of the setting that the name stands for, the
+    name itself.
     """
     guess = meaning(name, exact=True)
     return own_reason(name) or advice(name, "") or (guess.path if guess is not None else loose_reason(name) or name)
@@ -369,7 +369,7 @@ def choice(row: schema.Setting, text: str) -> str | None:
         )
         like += 0.04 * (name == phrase)
         if like >= ENOUGH and like >= rank:
-            # if two choices are equally similar, none is returned, unless the first has the same words as the text
+            # of two equally similar choices, return the first if it has the words of the text, and otherwise none
             tie = like == rank and best != name
             best, rank = (best if like >= SAME else None) if tie else name, like
     return best

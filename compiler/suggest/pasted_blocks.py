@@ -326,7 +326,7 @@ def joined(forms: Sequence[str]) -> list[str]:
     clauses = [clause_of(form) for form in forms]
     for form in forms:
         if clauses.count(clause_of(form)) > 1:
-            form = form.removesuffix("=true")  # `lora=true` next to `lora(rank=8)`
+            form = form.removesuffix("=true")  # `lora=true` adds nothing to `lora(rank=8)`
         call, clause = CALL.fullmatch(form), clause_of(form)
         head = form if call is None else call["clause"]
         before, settings = out.get(clause or form, (head, []))

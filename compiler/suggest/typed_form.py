@@ -115,7 +115,7 @@ def intended_value(row: Setting, unknown: UnknownName) -> str | None:
         return f"[{', '.join(filter(None, names))}]" if names and one_each else None
     if row.choices:
         if isinstance(node, Call):
-            return None  # `adamw(1e-5)` is more than a choice
+            return None  # `adamw(1e-5)` also has an argument
         yes = text.lower() in ("true", "1", "yes")
         if yes and row.alone:
             return row.alone
@@ -146,7 +146,7 @@ def written(row: Setting, unknown: UnknownName) -> str:
 def clause_line(name: str, unknown: UnknownName) -> str:
     """A line with a clause and the user's value: if a user writes `save=5` in `eval`, the line is `save(every=5)`."""
     row, times = schema.BY_PATH.get(name), schema.BY_PATH.get(f"{name}.every")
-    regular = unknown.clause != "batch"  # `eval = 8` in `batch` does not say how often
+    regular = unknown.clause != "batch"  # `eval = 8` in `batch` is no number of steps
     if times is not None and regular and _takes(times, unknown) and (row is None or not _takes(row, unknown)):
         return f"{name}(every={unknown.typed})"
     return f"{name} {value_of(row, unknown)}" if row is not None and unknown.typed and row.kind is not FLAG else name

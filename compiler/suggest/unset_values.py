@@ -27,7 +27,7 @@ ZERO = (
 
 def null_value(row: Setting, item: Item, node: Value | None, at: Label) -> tuple[str, tuple[Edit, ...]] | None:
     """The help for `None` or `null` as a value, and the edit that removes the setting. None for any other value, and
-    for a setting that such a word switches off.
+    for a setting such as `clip`, which `None` switches off.
     """
     text = "" if node is None or node is not item.node else item.label.source.slice(node.span)
     typed = text.strip('"').lower()

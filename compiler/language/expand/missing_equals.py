@@ -117,7 +117,7 @@ def implied_setting(clause: str, typed: str) -> str:
         return f"bits = {typed[0]}"
     # `eval 5%` may also mean rows that are held out
     count = typed.removesuffix("%") if clause in ("save", "track") else typed
-    switch = clause in ("lora", "qlora") and typed == "1"  # 1 means true rather than a rank
+    switch = clause in ("lora", "qlora") and typed == "1"  # `lora 1` turns LoRA on
     if clause in NUMBERED and count.isdecimal() and int(count) and not switch:
         return f"{NUMBERED[clause]} = {typed}"
     return f"every = {WHEN[typed]}" if clause in ("eval", "save") and typed in WHEN else ""

@@ -34,7 +34,7 @@ class TokenSequence:
         self.head = 0
         if self.full[:many] != self.ids:
             self.head = len(self.full) - many if self.full[-many:] == self.ids else -1
-        # the tokens differ not only by truncation, so positions before and after it cannot be compared
+        # more than truncation has changed the tokens, so their positions before and after truncation do not correspond
         if self.head < 0:
             self.full, self.head = self.ids, 0
         self.split = self.continued = False

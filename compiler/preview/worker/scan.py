@@ -176,7 +176,7 @@ class Scan:
         """Find the number (see `ROW`) of each row of a mixture of shapes. `order` has the places of the rows in the
         joined table.
         """
-        if self.by_shape is None or len(self.by_shape) != len(self.tokenized):  # no mixture, or a text is several rows
+        if self.by_shape is None or len(self.by_shape) != len(self.tokenized):  # no mixture, or rows were split
             return None
         return self.by_shape if order is None else [self.by_shape[one.as_py()] for one in order.column(0)]
 

@@ -53,7 +53,7 @@ def changing(session: Session, row: Mapping[str, Any]) -> Iterator[str]:
         for seed in range(DRAWS):
             random.seed(seed)
             texts.add(str(session.tokenizer.apply_chat_template(turns, tokenize=False)))
-    except Exception:  # any exception of a template is reported elsewhere
+    except Exception:  # prepare.py reports that the template refuses the row
         return
     finally:
         module.datetime = real
@@ -74,7 +74,7 @@ def moved(session: Session, row: Mapping[str, Any]) -> Iterator[str]:
         turns, options = getattr(render, "marked", comparison.marked)(messages, marks)
         try:
             text = str(render(turns, tokenize=False, **options))
-        except Exception:  # any exception of a template is reported elsewhere
+        except Exception:  # prepare.py reports that the template refuses the row
             continue
         begun = [(text.find(mark), loss) for mark, loss in marks.found if loss.how == "missing"]
         begun = [(at, loss) for at, loss in begun if at >= 0 and loss.kind == "content" and loss.role in SPEAKING]

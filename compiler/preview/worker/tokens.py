@@ -21,7 +21,7 @@ def pieces(tokenizer: Any, ids: Sequence[int], image: int | None = None) -> list
     """The text of each token. If several tokens together form one character, the text of the first token is this
     character, and the texts of the other tokens are "".
 
-    `image` is the id of the token that stands for a part of an image. If several such tokens follow each other, only
+    `image` is the id of the token that stands for a part of an image. If several image tokens follow each other, only
     the first gets a text.
     """
     out: list[str] = []

@@ -320,7 +320,7 @@ def _notes(session: Session, row: Mapping[str, Any]) -> Iterator[Verdict]:
         return
     learned = turn_notes.learned_columns(session.method, bool(session.stated.get("assistant_only_loss")))
     for kind, what in dict(turn_notes.notes(row, session.tokenizer, learned)).items():
-        # bundles state all arguments of the trainer, so one without this argument cannot mask turns
+        # a bundle states all arguments of its trainer; a trainer without `assistant_only_loss` cannot mask turns
         masks = kind == "turn" and "assistant_only_loss" in session.stated
         help = "write `method sft(assistant_only)`" if masks else HELPS.get(kind, "")
         found = verdict(NOTES[kind], f"{what}, {EFFECTS[kind]}", help)

@@ -16,8 +16,8 @@ Scalar = int | float | str | bool | tuple["Scalar", ...] | None
 """A value of a setting, or a list of such values, which a program can read."""
 
 MEMBER = "MEMBER"
-"""This text replaces a sweep member's own name in the member's folders and run names. Two values that differ only by
-this name are then equal.
+"""The placeholder for the name of a sweep's member in folders and run names. With it, values of two members that differ
+only in the member's name are equal.
 """
 DATA = (bool, int, float, str, list, tuple, Mapping)
 """The types of JSON's values, apart from null."""

@@ -84,7 +84,7 @@ def recheck(folder: str, table: Table, memory: FileMemory | None, trusted: bool)
     # the compiler, and not the user, wrote this line of spec.xp
     if inside and spec.values["save"].origin.kind == DEFAULT:
         spec = evolve(spec, values={**spec.values, "save": own_folder(spec.values["save"], name)})
-    # the memory is set only now, so that the check above has read all rows
+    # `memory` is set only after the check above, which must read all rows
     workspace = evolve(workspace, memory=memory, trusts_memory=trusted)
     spec = with_weights(spec, workspace)
     if any(pictured(spec)):

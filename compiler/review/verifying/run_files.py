@@ -72,8 +72,8 @@ def _edited(out: str, files: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _added(out: str, files: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a sentence for each file or link, whatever its name is, that is in the output folder although the run did
-    not write it, and for each folder that cannot be read.
+    """Yield a sentence for each file or link in the output folder that the run did not write, and for each folder that
+    cannot be read.
     """
     unreadable: list[OSError] = []
     for count, (where, folders, names) in enumerate(walk(out, unreadable.append)):

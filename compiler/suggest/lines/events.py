@@ -79,7 +79,7 @@ def _held_out(reader: Reader) -> str:
         rows += 1
     named = REGULAR.get(reader.word(rows)) == "eval" or reader.word(rows) in ("test", "testing", "val")
     if not after and not (named and rows > after + 1):
-        return ""  # `10% of the data for validation` says it without a verb
+        return ""  # `10% of the data for validation` has no verb
     reader.at += rows + named
     return f"holdout={share}"
 

@@ -300,7 +300,7 @@ def _unwrapped(line: str) -> list[Pair] | None:
     if value.startswith("{") and re.search(r"[:=]", value):
         return None  # a mapping
     if pair.re is PAIR and pair["sign"].strip().isalpha() and " " in value:
-        return None  # `Log to wandb every 10 steps`
+        return None  # a sentence: `Log to wandb every 10 steps`
     wrapped = any(value.startswith(one) and value.endswith(other) for one, other in AROUND)
     mended = value[:1].isdecimal() and as_value(value) not in (value, f'"{value}"')  # `2 * 10^-5`
     mended = mended or WITH_COLONS.fullmatch(value) is not None

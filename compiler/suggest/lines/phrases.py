@@ -208,7 +208,7 @@ def _named(reader: Reader) -> str:
         clause = named_after or reader.clause
         home = "lora" if clause in schema.ADAPTERS else clause
         if f"{home}.{name}" in schema.BY_PATH and name not in schema.outer_names():
-            typed = f"{clause}({name}={value})"  # `lora of rank 16`, `dropout 0.1 in lora`
+            typed = f"{clause}({name}={value})"  # the text names the clause: `lora of rank 16`
         else:
             typed, named_after = f"{name}={value}", ""
         form = rewritten(typed, reader.header, reader.method).form

@@ -332,7 +332,7 @@ def _of_another_clause(case: Inside) -> Suggestion:
     """Handle a setting of other clauses: `lr = 1e-5` in `schedule` belongs to `optimizer`."""
     forms = [written(row, case.unknown) for row in case.rows]
     alone, first = len(forms) == 1, case.rows[0].path
-    if alone and first.startswith(f"{case.clause}."):  # a setting of a setting: `private` in `save` is one of `hub`
+    if alone and first.startswith(f"{case.clause}."):  # `private` in `save` belongs to `save.hub`
         return case.says(f"write {either(forms)}", code="XP102")
     where = f"it belongs to `{first.partition('.')[0]}`: " if alone else ""
     found = case.says(f"{where}write {either(forms)} outside of `{case.clause}`", code="XP102")

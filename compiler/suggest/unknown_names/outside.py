@@ -137,7 +137,7 @@ def _refused_value(case: Case, row: Setting, message: str) -> Suggestion | None:
     """
     if case.node is None or row.kind is BLOCK:
         return None
-    if row.kind.name in ("name", "text") and case.typed == "false":  # no partition is called "false"
+    if row.kind.name in ("name", "text") and case.typed == "false":  # `partition = false` names no partition
         return Suggestion("XP102", message, help=f"leave `{case.name}` out: it is off")
     value = intended_value(row, case.unknown)
     if (row.path, value) in ALREADY:

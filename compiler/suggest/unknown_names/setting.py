@@ -121,7 +121,7 @@ def _no_setting(case: Case, guess: Meaning, row: Setting | None) -> Suggestion:
         return case.suggests(form)
     form = clause_line(guess.path, case.unknown) if case.clause and case.name == guess.path else guess.path
     if form == case.name and case.node is not None:
-        return case.says(settings_of(form))  # `eval = 8` in `batch`: the clause has no such value
+        return case.says(settings_of(form))  # `eval = 8` in `batch`: `eval` takes no number
     return case.suggests(form, guess.path, replaces_value=False)
 
 
