@@ -19,7 +19,7 @@ def is_unit(word: str) -> bool:
 
 def as_value(name: str, count: str, word: str) -> str | None:
     """The legal value for a number with a unit that is written as a word: `epoch` for `every = 1 epoch`. None for any
-    other value in epochs, which no setting can express, and for a time as the value of `every`.
+    other number of epochs, which no setting can express, and for a time as the value of `every`.
     """
     lower = word.lower()
     if name == "every" and _UNITS.get(lower.removesuffix("s"), "")[:1].isalpha():

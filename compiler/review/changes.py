@@ -79,8 +79,8 @@ class Comparison:
 def compare_operands(one: Operand, other: Operand, prices: Mapping[str, float] | None = None) -> Comparison:
     """Compare the two arguments of `xpc diff`. `prices` maps each GPU to the price of an hour.
 
-    Specs were checked before this function is called. Members of a sweep on disk are checked here. Raises
-    DoesNotCompile if a member has errors.
+    The caller has checked the specs; this function checks members of a sweep on disk. Raises DoesNotCompile if a member
+    has errors.
     """
     if not one.sweep and not other.sweep:
         found = Comparison(one.title, other.title, (Group((), compare(one.runs[0], other.runs[0], prices)),))
@@ -166,8 +166,8 @@ def _file_key(one: Run, other: Run) -> Iterator[object]:
 
 
 def _without_equal_lines(one: bytes, other: bytes) -> tuple[bytes, bytes]:
-    """Return two texts without the lines that they share. A line is shared if the other text has the same line at the
-    same line number. Most lines are shared.
+    """Return two texts without the lines that they share. A line is shared if both texts have it at the same line
+    number.
     """
     lines = one.split(b"\n"), other.split(b"\n")
     length = min(map(len, lines))

@@ -288,8 +288,8 @@ def _rows(contents: Sequence[str]) -> str:
 
 
 def _others(found: Difference) -> str:
-    """If no setting has changed, this is the first line of the comparison. It lists the first changed derived values
-    and arguments or, if there are none, the first changed files.
+    """The first line of a comparison in which no setting has changed: the first changed derived values and arguments
+    or, if there are none, the first changed files.
     """
     changes = [*found.follows, *(each for each in found.arguments if not about_images(each.name)), *found.renamed]
     lines = [*found.images, *map(_moved, (*found.models, *changes))] or [
@@ -307,9 +307,7 @@ def _moved(one: Change) -> str:
 
 
 def _stack_summary(found: Difference) -> str:
-    """If the runs use different stacks, this is the end of the comparison's first line. It says how many arguments
-    change.
-    """
+    """The end of the first line of a comparison between two stacks: how many arguments change."""
     missing, new = (
         sum(one.before == ABSENT for one in found.arguments),
         sum(one.after == ABSENT for one in found.arguments),

@@ -116,9 +116,9 @@ class RevisionWorkspace(Workspace):
         return path
 
     def _put_files(self, folder: str, path: str, names: Sequence[str], place: tuple[Commit, str]) -> None:
-        """Copy the files of a folder. A symbolic link to a folder becomes a link to the copy of that folder: if its
-        files were copied again, a link to a folder above itself would never end. If `_put` returns another path because
-        it does not copy a file, create a link to this path.
+        """Copy the files of a folder. A symbolic link to a folder becomes a link to the copy of that folder, because
+        copying through a link to a folder above it would never end. For a file that `_put` does not copy, create a link
+        to the path that `_put` returns.
         """
         place[0].read(*names)
         for one in names:

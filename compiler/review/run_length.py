@@ -123,8 +123,8 @@ class RunLength:
         return bool(self.epochs and other.epochs and self.data == other.data)
 
     def _pace(self) -> float:
-        """The number of optimizer steps per row or, with packing, per token. If two runs train on the same rows, this
-        quantity has the same ratio between the runs as the number of steps.
+        """The number of optimizer steps per row or, with packing, per token. For two runs on the same rows, the ratio
+        of this quantity equals the ratio of their numbers of steps.
         """
         return (self.epochs or 0) * self.each / self.gbs / (self.seq if self.packed else 1)
 

@@ -40,8 +40,8 @@ class Specs:
     copies: tuple[str, ...] = ()
 
     def reading(self, changed: Iterable[str]) -> list[str]:
-        """The specs that a change affects through their texts. Such a spec has changed itself, or one of these has: its
-        lock, one of its bases, a submodule that contains a base.
+        """The specs whose text is affected by the paths in `changed`: the spec itself, its lock, one of its bases, or a
+        submodule that contains a base.
         """
         found = set(changed)
         return [

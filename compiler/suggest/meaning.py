@@ -111,8 +111,8 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
             if valued and one.own and one.path not in schema.BY_PATH:
                 continue
             if number and (not inside or name_words.isdisjoint(one.words)):
-                # `save_limit`, which is made of `limit` and the clause `save`, may stand only for a setting of `save`
-                # with `limit` in one of its names
+                # `limit` in `save`, tried as `save_limit`, may stand only for a setting of `save` with `limit` in one
+                # of its names
                 continue
             like = 1.0 if typed == one.letters else 0.99 * word_likeness(own, one.words)
             like = max(like, SAME * (_is_switch(one) and without_switches(own) == without_switches(one.words)))

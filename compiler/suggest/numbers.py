@@ -128,7 +128,7 @@ def _counted(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
 
 
 def _of_cards(found: Diagnostic, joined: re.Match[str], start: int) -> Diagnostic:
-    """The finding for a count and a GPU in one word, such as `8xh100`. It names the GPUs that this may stand for."""
+    """The finding for a count and a GPU in one word, such as `8xh100`. It names the GPUs that `h100` may stand for."""
     if registry.find_gpu(joined["gpu"]) is not None:
         return found
     from xpc.compiler.suggest.registry_names import either, gpu

@@ -106,8 +106,8 @@ def rewrite_options(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
 
 
 def _in_several_words(found: Diagnostic, guess: bool) -> Diagnostic | None:
-    """The finding about a setting whose name has several words: `learning rate = 1e-5`. None for any other finding, and
-    without `guess` for a name that only resembles a known one, because a guess takes time.
+    """The finding about a setting whose name has several words: `learning rate = 1e-5`. None for any other finding.
+    Without `guess`, also None for a name that only resembles a known name, because guessing takes time.
     """
     assert found.primary is not None
     source = found.primary.source

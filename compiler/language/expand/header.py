@@ -84,8 +84,8 @@ def _has_phrase(clauses: Clauses, options: tuple[Operand, ...]) -> bool:
 
 
 def _is_number_before(clauses: Clauses, number: Number, after: tuple[Operand, ...]) -> bool:
-    """Report a number that stands before its setting, as in `10% warmup`. False if the next word does not belong to the
-    number, or if another number follows the word, which is then the word's value.
+    """Report a number that stands before its setting, as in `10% warmup`. Returns False if the next word does not
+    belong to the number, or has its own number as its value.
     """
     word = after[0]
     if not isinstance(word, Ref) or not word.is_name or (len(after) > 1 and isinstance(after[1], Number)):

@@ -72,8 +72,8 @@ OFF = ("off", "no", "none", "false", "disabled")
 
 
 def followed_by(last: Operand, node: Ref, text: str) -> ExtraWord | None:
-    """Whether the word `node.name` after the item `last` is unnecessary: a unit (`every=10 steps`) or a switch
-    (`packing off`). Return the parts of a finding about this word, or None for any other word.
+    """Return the parts of a finding if the word `node.name` after the item `last` is unnecessary: a unit (`every=10
+    steps`) or a switch (`packing off`). None for any other word.
     """
     if isinstance(last, Setting) and units.is_unit(node.name):
         count = text[last.value.span.start : last.value.span.end]

@@ -37,8 +37,8 @@ COLOURS = ("red", "green", "blue", "black", "white", "brown", "yellow", "grey")
 
 
 def copy_head(source: str, target: str) -> None:
-    """Copy the first rows of a local file. A folder, or a file in another format, is copied completely. Raises
-    UsageError.
+    """Copy the first rows of a local file with one row per line. Any other file, or a folder, is copied completely.
+    Raises UsageError.
     """
     os.makedirs(os.path.dirname(target), exist_ok=True)
     files = [source] if not os.path.isdir(source) else [

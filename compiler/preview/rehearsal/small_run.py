@@ -137,8 +137,8 @@ def _write_rows(twin: Twin, given: str | None, root: str, folder: str) -> list[s
 def _models(
     spec: CheckedSpec, twin: Twin, root: str, texts: list[str], folder: str, python: str
 ) -> list[dict[str, Any]]:
-    """Make the small models. For each, the worker's answer is returned: whether the small model has the tokenizer of
-    the spec's model, and its number of parameters.
+    """Make the small models. Returns the worker's answer for each of them: whether it has the tokenizer of the spec's
+    model, and its number of parameters.
     """
     wanted = [_wanted(spec, spec.model, root, os.path.join(folder, MODEL))]
     if spec.teacher is not None:

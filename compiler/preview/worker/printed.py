@@ -20,8 +20,7 @@ Say = Callable[[str], None]
 def collected(messages: list[str]) -> Iterator[None]:
     """A context that collects what the runtime prints about the rows, for example how many rows it leaves out.
 
-    One sentence is not collected, because a scan compares no rows: how many rows were compared with their rendered
-    text.
+    The sentence on how many rows were compared with their rendered text is dropped, because a scan compares no rows.
     """
     printed = io.StringIO()
     try:

@@ -67,7 +67,7 @@ class Capture:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """A context that stores the tokenized data before truncation. This is the first dataset with token ids that
+        """A context that stores the tokenized data before truncation: the first dataset with token ids that
         `Dataset.map` gets or returns. For a mixture of shapes (formats of rows), it is the first dataset that has the
         rows of all shapes.
         """

@@ -45,8 +45,8 @@ def package_changes(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> 
 
 
 def _entries(file: str, data: bytes | None) -> dict[str, str]:
-    """The packages in a file with their versions. Any other line, such as `--index-url URL`, becomes an entry, too. Its
-    value numbers these lines (`option 2`), because their order may count: of several lines `--index-url`, the last one
+    """The packages in a file with their versions. Any other line, such as `--index-url URL`, becomes an entry with a
+    numbered value (`option 2`), because the order of such lines may count: of several lines `--index-url`, the last one
     applies.
     """
     if data is None:

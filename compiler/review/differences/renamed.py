@@ -58,8 +58,8 @@ def _facts(source: DataSource) -> dict[str, object]:
 
 def with_table_names_of(again: Spec, other: Spec, table: Mapping[str, object]) -> dict[str, object]:
     """Return those values of the second run's trainer_args.json that name renamed files, with the files' names in the
-    first run. If somebody edited a value, so that it differs from the second spec, it is not changed. `again` is the
-    result of `with_names_of`: the second spec with the first spec's names.
+    first run. A value that was edited, so that it differs from the second spec, stays. `again` is the result of
+    `with_names_of`: the second spec with the first spec's names.
     """
     sources, out = table.get(SOURCES), dict[str, object]()
     if isinstance(sources, list) and len(sources) == len(other.data):

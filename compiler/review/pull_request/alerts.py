@@ -1,5 +1,5 @@
-"""What the first line of the comment on a pull request says besides its numbers: runs that do not fit their GPUs any
-more, new warnings, and new permissions.
+"""The alerts in the first line of the comment on a pull request: runs that no longer fit their GPUs, new warnings, and
+new permissions.
 """
 
 from __future__ import annotations

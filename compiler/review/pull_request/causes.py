@@ -39,8 +39,8 @@ UNKNOWN = Cause()
 def cause(path: str, was: Operand, now: Operand) -> Cause:
     """The lines that explain why the spec `path` has changed.
 
-    Members of a sweep that do not change are not counted, for example because the sweep overrides the changed setting.
-    If the changed members have different reasons, the cause is unknown.
+    Members of a sweep that do not change are not counted, such as members that override the changed setting. If the
+    other members change for different reasons, the cause is unknown.
     """
     before = {run.name: run for run in was.runs}
     if was.axes != now.axes or before.keys() != {run.name for run in now.runs}:

@@ -1,4 +1,4 @@
-"""The text of the comment: a line about the whole pull request, and then the changes, grouped by their cause."""
+"""The text of the comment on a pull request: a line about all changes, and then the changes, grouped by their cause."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ WORDS = {
 
 
 def comment(found: Sequence[Entry], most: int = MOST) -> str:
-    """The text of the comment. The first line sums up the pull request. The last lines say which changed bundles are
-    not compared, and how much was left out because GitHub limits the length of a comment.
+    """The text of the comment on a pull request. The first line sums up the changes. The last lines say which changed
+    bundles are not compared, and how much was left out because GitHub limits the length of a comment.
     """
     last = [f"\n{plain(f'{one.path} {one.line}')}.\n" for one in found if one.kind == COPIES]
     found, most = [one for one in found if one.kind != COPIES], most - sum(map(len, last))
@@ -55,8 +55,8 @@ def comment(found: Sequence[Entry], most: int = MOST) -> str:
 
 
 def _headline(found: Sequence[Entry], groups: Sequence[Sequence[Entry]]) -> str:
-    """The first line: `3 changed, 1 new, 1 gone; new warning XP203; +14.2 GPU-hours, +80 GiB`. If all changes form one
-    group, the first line is the summary line of this group.
+    """The first line of the comment: `3 changed, 1 new, 1 gone; new warning XP203; +14.2 GPU-hours, +80 GiB`. If all
+    changes form one group, the first line is the summary line of this group.
     """
     if not found:
         return "No run changes."

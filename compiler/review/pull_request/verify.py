@@ -2,8 +2,8 @@
 pre-commit hooks.
 
 The Action verifies everything in its folders, with `--strict`. A hook verifies only what changed files concern: each
-bundle, sweep or run that contains a changed file; and, for each spec that reads a changed file (for example, because it
-extends this file), the lock and the bundle of the spec.
+bundle, sweep or run that contains a changed file, and the lock and the bundle of each spec that reads a changed file,
+such as its base.
 """
 
 from __future__ import annotations

@@ -91,8 +91,8 @@ def _mode(path: str, mode: int, runs: bool) -> Iterator[str]:
 def first_difference(on_disk: bytes, made: bytes) -> tuple[str, bool]:
     """Find the first line that differs in more than digests or, if there is none, the first in which digests differ.
 
-    Returns a text with the line's number, the line on disk, and the line that the spec compiles to. The second value is
-    True if only digests differ.
+    Returns a pair: a text with the line's number, the line on disk and the line that the spec compiles to, and whether
+    only digests differ.
     """
     texts = [one.decode("utf-8", "surrogateescape").split("\n") for one in (on_disk, made)]
     length = min(map(len, texts))

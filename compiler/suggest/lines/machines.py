@@ -93,8 +93,8 @@ def _states_nodes(text: str) -> bool:
 
 
 def machines_of(line: str) -> tuple[str, str] | None:
-    """For a line such as `hardware 2 nodes with 8 h100-80gb each`: the help, and the lines to write ("" if unclear).
-    None for any other line.
+    """Return a pair for a line such as `hardware 2 nodes with 8 h100-80gb each`: the help, and the lines to write (""
+    if unclear). None for any other line.
     """
     line = re.sub(r"\b(?:a[ \t]+)?([a-z-]+)\b", lambda one: str(COUNTED.get(one[1], one[0])), line)
     only = re.fullmatch(rf"hardware (\d+){NODE}", line)

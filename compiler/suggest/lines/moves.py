@@ -32,7 +32,9 @@ Node = Setting | Clause | Value
 
 
 def move_length(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """Add edits to the first finding about the length of the run, if it stands on a line of its own."""
+    """Add edits to the first finding about a length of the run that stands on a line of its own, such as `epochs
+    = 3`.
+    """
     for one in problems:
         advice = None if one.edits else LENGTH.fullmatch(one.help or "")
         if advice is None or one.primary is None:

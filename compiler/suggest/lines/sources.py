@@ -110,8 +110,8 @@ def _advised(source: Source, span: Span, match: re.Match[str]) -> tuple[str, str
 
 
 def _items(text: str) -> list[dict[str, str]]:
-    """The mappings of a list, with the roles of their keys. A key without a role is its own role. Empty if a line is
-    not understood.
+    """The mappings of a YAML list. A key such as `path` is replaced by its meaning for a source, such as `ref`; any
+    other key stays. Empty if a line is not understood.
     """
     out: list[dict[str, str]] = []
     for line in text.split("\n"):

@@ -81,7 +81,7 @@ def join_machines(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
 
 
 def _card(found: Diagnostic) -> str | None:
-    """The GPU on a line that a finding's edit changes to `hardware` with a GPU and without a number. None for any other
+    """The GPU if a finding's edit makes a line `hardware` with a GPU and without a number. None for any other
     finding.
     """
     if len(found.edits) != 1 or not found.edits[0].text.startswith("hardware"):

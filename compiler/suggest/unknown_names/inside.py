@@ -242,7 +242,7 @@ def _known_only_with_the_clause(case: Inside) -> Suggestion | None:
     refused = without_equivalent(case.message, f"{case.clause} {case.name}")
     joined = case.joined if refused is None else None
     if joined is not None and not is_in(joined.path, case.clause) and meaning(case.name, exact=True) is not None:
-        joined = None  # `batch_size` in `optimizer` is exactly a setting of another clause, so this guess is dropped
+        joined = None  # drop the guess: `batch_size` in `optimizer` is a setting of another clause
     if joined is not None and joined.path in schema.BY_PATH:
         return of_guess(case.unknown, joined)
     if refused is not None or case.name in schema.CLAUSES:
