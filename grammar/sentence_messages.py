@@ -171,7 +171,7 @@ def _before_data(location: ParserPosition) -> Diagnostic:
 def _joined_length(location: ParserPosition, amount: str, unit: str, span: Span) -> Diagnostic:
     """The error for a length without a space, such as `for 3epochs`."""
     remedy = f"{amount} {unit if unit in ('epoch', 'epochs', 'step', 'steps') else 'epochs'}"
-    message = "the budget is a number, a space and a unit"
+    message = "the length of a run is a number, a space and a unit"
     code = codes.INCOMPLETE_SENTENCE
     found = location.error(code, message, f"write `for {remedy}`", edits=(Edit(span, remedy),))
     return evolve(found, primary=Label(location.source, span))
@@ -214,7 +214,7 @@ def _other_preposition(location: ParserPosition) -> Diagnostic | None:
     bits = BITS.match(location.source.text, location.span.start)
     if bits is not None:
         form = "with qlora" if bits["bits"] == "4" else "with lora(bits=8)"
-        message = f"`{bits[0]}` is not a form of the sentence"
+        message = f"`{bits[0]}` does not belong in the sentence"
         edits = (Edit(Span(*bits.span()), form),)
         return location.error(codes.INCOMPLETE_SENTENCE, message, f"write `{form}`", edits=edits)
     found = PREPOSITION.match(location.source.text, location.span.start)

@@ -98,14 +98,14 @@ TABLE: tuple[Setting, ...] = (
     Setting("lora.bits", k.INT, "bits of the frozen base: 4 or 8", inner=True),
     Setting("lora.double_quant", k.FLAG, "also quantize the scales of a 4-bit base", inner=True),
     Setting("lora.rslora", k.FLAG, "scale the adapters by alpha over the square root of the rank", inner=True),
-    Setting("lora.dora", k.FLAG, "also train the lengths of the weights' columns (DoRA)", inner=True),
+    Setting("lora.dora", k.FLAG, "also train the magnitudes of the weights' columns (DoRA)", inner=True),
     Setting("lora.init", k.CHOICE, "initial weights of the adapters: a part of the adapted layer's weights (pissa, "
             "olora), what rounding them to 4 bits loses (loftq), the main directions of its inputs (eva), or random "
             "numbers (gaussian)",
             choices=("pissa", "olora", "loftq", "eva", "gaussian"), bare=False, inner=True),
     Setting("lora.init_iterations", k.INT, "compute PiSSA's decomposition approximately, with this many iterations, "
             "which is faster", low=1, high=1000, inner=True, example="16"),
-    Setting("lora.init_rows", k.INT, "number of training rows, from the first, that EVA reads; default 256", low=1,
+    Setting("lora.init_rows", k.INT, "number of first training rows that EVA reads; default 256", low=1,
             high=10**6, inner=True, example="256"),
     Setting("lora.parameters", k.NAMES, "stacked weights of experts that get an adapter (lora)", inner=True),
     Setting("lora.modules_to_save", k.NAMES, "modules that are trained in full and saved with the adapter", inner=True),
@@ -152,9 +152,9 @@ TABLE: tuple[Setting, ...] = (
     Setting("data.prompt_template", k.TEXT_OR_FILE, "Jinja template that builds the prompt of a row from its columns, "
             "written as `{{ column }}`", inner=True),
     *ROLE_SETTINGS,
-    Setting("data.omit", k.CHOICES, "parts of a row that the chat template may drop; the run stops if it drops others",
+    Setting("data.omit", k.CHOICES, "parts of a row that the chat template may drop; any other lost part stops the run",
             choices=("content", "tool_calls", "reasoning", "tools"), bare=False, inner=True),
-    Setting("data.columns", k.NAMES, "columns of the rows, in the order of the format; a source may name its own",
+    Setting("data.columns", k.NAMES, "columns of the rows, in the order of the format; a source may have its own",
             inner=True),
     Setting("data.prompt", k.NAME, "column with the prompt, for every source without `columns` of its own", inner=True),
     Setting("data.context", k.NAME, "column whose text is added to the prompt after an empty line",
@@ -217,7 +217,7 @@ TABLE: tuple[Setting, ...] = (
             choices=("colocate", "server"), bare=False, inner=True, args=("vllm_mode",)),
     _of_methods("method.vllm.gpu_memory", k.SHARE, "share of each GPU that a colocated vLLM takes", inner=True,
             args=("vllm_gpu_memory_utilization",)),
-    _of_methods("method.vllm.tensor_parallel", k.INT, "number of GPUs that share one colocated vLLM", low=1, inner=True,
+    _of_methods("method.vllm.tensor_parallel", k.INT, "tensor-parallel size of a colocated vLLM", low=1, inner=True,
             args=("vllm_tensor_parallel_size",)),
     _of_methods("method.vllm.max_length", k.TOKENS, "vLLM's context: prompt and completion together, in tokens", low=1,
             inner=True, args=("vllm_max_model_length",)),

@@ -27,7 +27,7 @@ DPO = Method(
         Setting("method.rpo", k.REAL, "weight of an additional likelihood loss on the chosen answer (trl-0.18, "
                 "trl-0.24; elsewhere `loss = [sigmoid, sft]`)", low=0, args=("rpo_alpha",), methods=("dpo",),
                 inner=True),
-        Setting("method.reference_free", k.FLAG, "compare with a uniform reference instead of the model "
+        Setting("method.reference_free", k.FLAG, "take a uniform distribution as the reference "
                 "(trl-0.18, trl-0.24)", args=("reference_free",), methods=("dpo",), inner=True),
     ),
     sequences=2,

@@ -190,7 +190,7 @@ class Rehearsal:
         )
         if not any(calls):
             raise UsageError("no tool was called: `xpc preview --rewards` shows a made-up call")
-        return "made-up calls returned" if not any(failed) else "a tool raised with made-up arguments, see the log"
+        return "made-up calls returned" if not any(failed) else "a tool failed with made-up arguments: see the log"
 
     def _warms_up(self) -> bool:
         value = self.spec.get("schedule.warmup")

@@ -183,7 +183,7 @@ def _thoughts(read: Read) -> Iterator[Verdict]:
         inside = [location for location, start in enumerate(starts) if found.start() <= start < found.end()]
         if any(learned[location] for location in inside):
             yield verdict(
-                "XP594", f"an empty <{found[1]}> block{_name(read)} is learned: the model learns to skip its thoughts",
+                "XP594", f"an empty <{found[1]}> block{_name(read)} is learned: the model learns to skip its reasoning",
                 "give the row its reasoning, or name a chat_template that writes no empty block",
             )  # fmt: skip
             return
@@ -266,7 +266,7 @@ def _of_template(session: Session, row: Mapping[str, Any]) -> Iterator[Verdict]:
 
 
 OF_TOKENIZER = {
-    "parts": ("XP175", "name a target whose transformers loads tokenizer.json as it is, if the model was trained so"),
+    "parts": ("XP175", "for a model trained with tokenizer.json, name a target whose transformers loads it unchanged"),
     "lacking": ("XP560", "add the tokens to the vocabulary with `tokens`, or name another chat_template"),
     "ends": ("XP177", "change `eos_token_id` in the model's generation_config.json"),
 }

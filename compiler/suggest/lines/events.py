@@ -159,4 +159,4 @@ def _to_the_hub(reader: Reader) -> str:
 
 
 EVENTS = (_best, _regularly, _held_out, _until, _everywhere, _falls_to, _to_the_hub)
-"""The events, in the order in which they are tried."""
+"""The functions that read events, in the order in which they are tried."""

@@ -148,7 +148,7 @@ def _nodes(source: Source, start: int, end: int) -> Rewrite | None:
     if found is None or machines is None:
         return None
     help, form = machines
-    message = "machines are clauses of their own, and not a part of the sentence"
+    message = "machines go into clauses of their own, and not into the sentence"
     if not form:
         return Rewrite(message, f"{help}, each on a line of its own" if " and `nodes" in help else help)
     edits = (Edit(Span(start + found.start(), start + found.end()), ""), Edit(Span(end, end), f"\n{form}"))
@@ -164,7 +164,7 @@ def _cards(source: Source, start: int, end: int) -> Rewrite | None:
         if not guess.names or (found["count"] and found["word"] == "with"):
             continue
         count = str(COUNTED.get(found["count"] or "", found["count"] or "N"))
-        message = "GPUs are a clause of their own, and not a part of the sentence"
+        message = "GPUs go into a clause of their own, and not into the sentence"
         forms = [f"hardware {count} x {one}" for one in guess.names]
         if not guess.certain or count == "N":
             return Rewrite(message, f"write {either(forms)} on a line of its own")
@@ -198,7 +198,7 @@ def _device(source: Source, start: int, end: int) -> Rewrite | None:
     found = ANY.search(line, _after_data(line))
     if found is None:
         return None
-    message = "the hardware is a clause of its own, and not a part of the sentence"
+    message = "the hardware goes into a clause of its own, and not into the sentence"
     if found["device"] != "cpu":
         cpu = "" if found["device"].startswith("gpu") else "; or `hardware cpu`"
         return Rewrite(message, f"write `hardware N x GPU` on a line of its own, {YOUR_GPU}{cpu}")
