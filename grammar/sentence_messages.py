@@ -122,7 +122,7 @@ def _bracket(location: ParserPosition, since: list[str]) -> Diagnostic | None:
 
 
 def _separator(location: ParserPosition, since: list[str]) -> Diagnostic | None:
-    """The error for `=`, and for a comma or `and` between datasets or choices."""
+    """The error for a `=` in the first line, and for a comma or `and` between datasets or choices."""
     if location.met == "EQUAL":
         return _error(location, "`=` follows the name of a setting", "choices and settings go after `with`")
     joined = not {"FOR", "WITH"} & {*since} and location.shown in ("`,`", "`and`", "`plus`")

@@ -62,7 +62,7 @@ class PastedBlock:
 
     @property
     def edits(self) -> tuple[Edit, ...]:
-        """The changes of the first and the last line."""
+        """The edits that rewrite the first and the last line of the block."""
         if not self.head:
             return (Edit(self.first, ""), *(() if self.brace is None else (Edit(self.brace, ""),)))
         opened = Edit(self.first, f"{self.head} {{")

@@ -21,7 +21,7 @@ class Clock:
 
     @classmethod
     def now(cls, *_: object) -> "Clock":
-        """A clock, whose only method is `strftime`."""
+        """Return a clock in place of the current time. Its only method is `strftime`."""
         return cls()
 
     def strftime(self, _: str) -> str:
@@ -30,7 +30,7 @@ class Clock:
 
 
 def raised(error: BaseException) -> bool:
-    """Whether a chat template raised the error. It may raise any exception, such as ZeroDivisionError."""
+    """Whether a chat template raised the error. A template may raise any exception, such as ZeroDivisionError."""
     from jinja2 import TemplateError
 
     files = (frame.f_code.co_filename for frame, _ in walk_tb(error.__traceback__))

@@ -66,7 +66,7 @@ class _Rewrite:
     unclear: tuple[str, ...]
 
     def sentence(self, line: str) -> str:
-        """The rewritten line without its comment, with `train` for other words at its beginning."""
+        """The rewritten line without its comment. It begins with `train`, even if the user wrote another verb."""
         return f"train{line[self.verb : self.data]}{self.text}"
 
 
