@@ -195,9 +195,9 @@ def _check(options: Options) -> int:
 
 
 def _of_preview(checked: Checked, workspace: Workspace) -> list[Diagnostic]:
-    """Return a note with the token counts that an earlier `xpc preview --rows` stored for this spec's rows. If there
-    are none, return a note about rows that only a preview reads. The notes depend on this machine, so no bundle
-    contains them.
+    """Return a note with the token counts that an earlier `xpc preview --rows` stored for this spec's rows. If no
+    counts are stored, return a note about rows that `check` does not read and a preview does (Parquet, the hub). The
+    notes depend on this machine, so no bundle contains them.
     """
     from xpc.compiler.files.private_folder import private_folder
 
@@ -300,7 +300,7 @@ def _problems_of(text: str, path: str) -> list[Diagnostic]:
 
 
 def _run_module(command: str, arguments: list[str]) -> int:
-    """Run a command that has a separate module."""
+    """Run a command whose code is in its own module, such as `xpc lock`. Returns the exit status."""
     module = import_module(APART[command])
     options = module.parse(arguments)
     text, status = module.run(options)
@@ -319,7 +319,7 @@ def is_denied(options: Options, problems: Sequence[Diagnostic]) -> bool:
 
 
 if __name__ == "__main__":
-    # import `main` from the package: this file, run as a program, is a second copy of the module
+    # this file, run as a program, is a second copy of the module `cli`; call `main` of the first copy
     from xpc.compiler.cli import main as entry
 
     sys.exit(entry())

@@ -18,7 +18,7 @@ from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.render.argument_parser import ArgumentParser
 
 EPILOG = (
-    "Nothing is written and the network is not touched. Exit status: 0 ready (notes too), 1 something is wrong, "
+    "Nothing is written and the network is not touched. Exit status: 0 ready (perhaps with notes), 1 something wrong, "
     "2 wrong usage, or the interpreter does not run."
 )
 MARKS = {"fine": "ok", "note": "note", "wrong": "WRONG"}
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     """Return the printed text and the exit status. Raises UsageError."""
     python = options.python or os.environ.get("PYTHON") or "python3"
     stack = stacks.load(options.target)
-    assert stack is not None  # argparse has checked the name
+    assert stack is not None  # argparse has checked that the stack exists
     entries = ask(python, stack)
     wrong = sum(one["state"] == "wrong" for one in entries)
     if options.format == "json":

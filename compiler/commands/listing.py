@@ -19,8 +19,8 @@ from xpc.grammar.nearest import nearest
 
 Row = dict[str, object]
 EPILOG = (
-    "Words narrow the list: `xpc list models llama 8b`. Exit status: 0, 2 wrong usage, or nothing matches (1 and an "
-    "empty list with --format json)."
+    "Words narrow the list: `xpc list models llama 8b`. Exit status: 2 for wrong usage, and if no row has all words "
+    "(with --format json, an empty list and exit status 1); otherwise 0."
 )
 
 
@@ -193,11 +193,11 @@ def _recipes() -> list[Row]:
 
 
 KINDS: dict[str, tuple[Callable[[], list[Row]], str]] = {
-    "models": (_models, "short names of models; any other is written as org/name, or as a folder in quotes"),
+    "models": (_models, "short names of models; a spec writes any other model as org/name, or as a folder in quotes"),
     "gpus": (_gpus, "GPUs for `hardware 8 x h100-80gb`"),
     "datasets": (
         _datasets,
-        "short names of datasets of the hub; any other is written as org/name, or as a file in quotes",
+        "short names of datasets of the hub; a spec writes any other dataset as org/name, or as a file in quotes",
     ),
     "templates": (_templates, "built-in chat templates for `model(chat_template=...)`"),
     "rewards": (_rewards, "built-in rewards for `method grpo(rewards=[...])`"),

@@ -70,8 +70,8 @@ def _found(source: str) -> str:
 
 
 def copied(path: str, name: str) -> dict[str, bytes]:
-    """Map names to the files that copying a spec gives: the spec under a new name, and the files that it uses (extended
-    specs, templates, rewards). Raises UsageError.
+    """The files of a copy of the spec `path`, by name: the spec under its new name `name`, and the files that it uses
+    (extended specs, templates, rewards). Raises UsageError.
     """
     data, _, workspace = read_spec(path)
     check_text(data, os.path.basename(path), workspace)

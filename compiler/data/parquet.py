@@ -34,7 +34,9 @@ of row groups are skipped.
 DEEP = 16
 """The largest depth of nested structs and lists in a footer that is read. A normal footer has a depth of eight."""
 VERSION, LIST = 0x15, 0x19
-"""The bytes before the first two fields of a footer: the version, a number of one byte, and the list of the schema."""
+"""The bytes in a footer in front of its first two fields: the version (a number of one byte) and the schema (a
+list).
+"""
 SCHEMA, ROWS = 2, 3
 """The numbers of two fields of FileMetaData: the schema, and the number of rows."""
 NAME, CHILDREN, CONVERTED = 4, 5, 6
@@ -205,7 +207,7 @@ class _Compact:
     def _value(self, kind: int, depth: int) -> object:
         self.values += 1
         if depth > DEEP or self.values > VALUES:
-            raise _Unknown("too deep, or too much")
+            raise _Unknown("the footer is nested too deep, or has too many values")
         if kind in (1, 2):
             return kind == 1
         if kind == 3:

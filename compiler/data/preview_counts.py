@@ -32,7 +32,7 @@ DECISIVE = ("train", "model", "data", "method", "batch", "seed", "target")
 
 
 def keep(spec: Spec, workspace: Workspace, counts: Mapping[str, Any]) -> None:
-    """Store counts. If the cache already has counts from more rows, it keeps those. Never raises."""
+    """Store counts, unless the cache already has counts of more rows. Never raises."""
     folder, key = private_folder(KIND), _key(spec, workspace)
     if folder is None or key is None:
         return
@@ -43,7 +43,7 @@ def keep(spec: Spec, workspace: Workspace, counts: Mapping[str, Any]) -> None:
 
 
 def recall(spec: Spec, workspace: Workspace) -> Mapping[str, Any] | None:
-    """The counts that a preview of the spec's rows has stored. None if the rows or settings were different then."""
+    """The counts that a preview of the spec's rows has stored. None if no preview had the same rows and settings."""
     folder = private_folder(KIND)
     key = None if folder is None else _key(spec, workspace)
     found = None if folder is None or key is None else read(folder, key)
@@ -114,7 +114,9 @@ def _is_count(value: object) -> bool:
 
 
 def _key(spec: Spec, workspace: Workspace) -> str | None:
-    """The name of the cache entry for a spec. None if the spec has a source whose rows have no known digest."""
+    """The name of the cache entry for a spec. None if the digest of a source's rows is unknown, for example for a hub
+    dataset without a pinned commit.
+    """
     rows = [_digest(source, workspace) for source in spec.data]
     if None in rows:
         return None

@@ -2,7 +2,7 @@
 
 JSON has one object per row, usually one per line, or one list of objects. CSV is read as pandas reads it: an empty
 cell, or `NA`, is null. Text has one row per line, paragraph or file. Where the library would fail, the last row is a
-`Broken`, which says why. Source: datasets 5.2 `packaged_modules/{json,csv,text}`; checked by running it.
+`Broken`, which has the reason. Source: datasets 5.2 `packaged_modules/{json,csv,text}`; checked by running it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from xpc.runtime.features.launch.csv_texts import NULLS
 
 Row = Mapping[str, object]
 MOST_ROWS = 4_000_000
-"""The largest number of rows that are read from a file. A file with more rows than this either is larger than the limit
-for copied files, or its rows have only a few characters each.
+"""The largest number of rows that are read from a file. Only a file whose rows have a few characters each has more rows
+than this and is still small enough to be copied into a bundle.
 """
 CHECKED = 8 * 2**20
-"""The number of characters at the beginning of a file in which objects with a repeated key are reported. The check
-makes parsing three times slower, so it does not cover the complete file.
+"""An object with a repeated key, such as `{"a": 1, "a": 2}`, is reported only if it is among this many characters at
+the beginning of a file, because the check makes parsing three times slower.
 """
 
 
@@ -89,8 +89,8 @@ def _documents(text: str, documents: str) -> Iterator[Row]:
 
 
 def _json_rows(text: str, at: int, comma: str) -> Iterator[Row | Broken]:
-    """Yield the objects in a JSON text, from offset `at` on. If `comma` is ",", the objects are the elements of a list.
-    If it is "", they follow one another, as in JSON Lines.
+    """Yield the objects in a JSON text, from offset `at` on. `comma` is "," if the objects are the elements of a list,
+    and "" if they follow one another, as in JSON Lines.
     """
     scan = json.JSONDecoder(object_pairs_hook=_unique_names).scan_once  # type: ignore[attr-defined]
     fast = json.JSONDecoder().scan_once  # type: ignore[attr-defined]

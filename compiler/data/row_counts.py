@@ -21,8 +21,8 @@ def available(source: DataSource) -> int | None:
 
 
 def trained(spec: Spec) -> int | None:
-    """The number of training rows that remain after `take` and without the holdout. None if it is unknown, for example
-    because long texts are split.
+    """The number of rows that are trained on: those that remain after `limit` and `take`, without the holdout. None if
+    it is unknown, for example because long texts are split.
     """
     if spec.get("data.long") == "chunk":
         return None
@@ -49,9 +49,8 @@ class MixtureError(Exception):
 
 
 def mixture_rows(spec: Spec) -> tuple[list[int], list[int]] | None:
-    """For a mixture with shares, return a pair of lists. Both have a number for each source: the first its training
-    rows, the second its holdout rows. Return None if the number of rows is unknown, or a source has no share. Raises
-    MixtureError.
+    """For a mixture with shares, return a pair of lists: the number of training rows of each source, and the number of
+    its holdout rows. Return None if the number of rows is unknown, or a source has no share. Raises MixtureError.
     """
     from xpc.runtime.core.errors import RunError
     from xpc.runtime.features.rows.shares import counts

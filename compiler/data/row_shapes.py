@@ -24,7 +24,7 @@ UNLEARNED = -100
 
 
 def with_roles(row: Row, roles: Mapping[str, str]) -> Row:
-    """The row, with the names of speakers replaced by roles."""
+    """The row, with the names of speakers replaced by roles: `roles` maps `bot` to `assistant`, for example."""
     return {key: turn_names.with_roles(value, roles) for key, value in row.items()}
 
 

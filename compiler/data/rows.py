@@ -35,7 +35,7 @@ def unread(spec: Spec) -> list[int]:
 
 
 def valid_survey(source: DataSource) -> Survey | None:
-    """Like `survey`, but also None if the rows do not have the source's format."""
+    """The survey of a local file's rows (see `survey`). None also if the rows do not have the source's format."""
     found = survey(source)
     return None if found is None or found.wrong is not None else found
 
@@ -110,7 +110,7 @@ def conversational(source: DataSource) -> bool | None:
     first = next(iter(source.of_split(source.split)), source)
     found = survey(first)
     if found is not None and found.talks is not None:
-        # a file that has none of the columns is reported by a rule
+        # a rule reports a file that has none of the columns
         return None if found.columns and {*columns(source)}.isdisjoint(found.columns) else found.talks
     if first.keys is not None:  # in a Parquet file, messages have nested keys, and plain texts have none
         names = _with_prompt(source)
@@ -124,7 +124,7 @@ def conversational(source: DataSource) -> bool | None:
 
 
 def all_texts(sources: tuple[DataSource, ...]) -> bool:
-    """Whether it is known that all rows contain plain text, and none of them messages."""
+    """Whether it is known that all rows of all sources contain plain text, not messages."""
     return all(conversational(source) is False for source in sources)
 
 
@@ -138,8 +138,8 @@ def column_shape(path: str, head: bytes, name: str) -> str | None:
 
 
 def first_row(text: str) -> tuple[dict[str, object], int]:
-    """The first JSON row of the beginning of a file, and the offset at which the row ends. The row is empty if it
-    cannot be read.
+    """The first JSON row in `text`, the beginning of a file, and the offset at which the row ends. The row is empty if
+    it cannot be read.
     """
     try:
         row, end = json.JSONDecoder().raw_decode(text, text.index("{"))

@@ -56,8 +56,8 @@ def of_text(shapes: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def of_count(shapes: tuple[str, ...], count: int) -> str | None:
-    """The one format among `shapes` that has `count` columns. None if no format or several formats have `count`
-    columns. The prompt of a preference pair counts, so this format has three columns.
+    """The format among `shapes` that has `count` columns; preference pairs have three: prompt, chosen and rejected.
+    None if no format or several formats have `count` columns.
     """
     text = of_text(shapes)
     fitting = [one for one in text if count == (3 if one == "preference" else len(SHAPES[one]))]
@@ -75,8 +75,8 @@ def token_columns(names: Sequence[str]) -> dict[str, str]:
 def columns_of(
     source: DataSource, shape: str | None, columns: tuple[str, ...] | None, prompt: str | None, context: str | None
 ) -> tuple[DataSource, list[Diagnostic]]:
-    """Return a pair: the source, and findings. The returned source has the columns of its format, under the names that
-    the spec gives them.
+    """Return a pair: a copy of the source, with the names that the spec gives to the columns of its format; and
+    findings.
     """
     problems = Problems()
     if source.shape == "tokens" and source.columns is None:

@@ -20,7 +20,7 @@ UNREAD_KEY = "unread_key:"
 template can read.
 """
 READ_KEYS = ("id", "index", "type", "tool_call_id", "tool_calls", "function_call", *TRAINED, *MASKED, *REASONING)
-"""Keys of a turn that are not reported as unread: either the trainer reads them, or their values are not texts to
+"""Keys of a turn that get no property `unread_key:`: either the trainer reads them, or their values are not texts to
 learn.
 """
 
@@ -36,7 +36,8 @@ def structure(turns: Sequence[tuple[str, Mapping[str, object], object]]) -> set[
     - `odd_arguments`: a call whose arguments are not a JSON object; `unnamed_call`: a call without a function's name
     - `moved_arguments`: a call without `arguments` that has another key, such as `parameters`
     - `reasoning_twice`: a turn has reasoning both in a field and in its content
-    - `reasoning`: a turn has reasoning in a field; `early_reasoning`: such a turn stands before the last question
+    - `reasoning`: a turn has reasoning in a field; `early_reasoning`: a turn before the last question has reasoning in
+      a field
     - `listed_reasoning`: a turn's field of reasoning contains a list or an object instead of a text
     - `inline_reasoning`, `early_inline_reasoning`: like `reasoning` and `early_reasoning`, but the reasoning is in the
       content, between <think> and </think>

@@ -21,11 +21,11 @@ from xpc.compiler.spec.survey import SKETCH, Broken, Survey
 from xpc.runtime.features.messages.stored_columns import unread
 
 SPOKEN = ("user", "assistant")
-"""The roles that stand for a prompt and its answer. The digest of a row does not include these two names, because row
-formats without roles do not have them.
+"""The roles of the speakers of a prompt and its answer. The digest of a row leaves out these two words, so that a
+conversation and a prompt with an answer, which has no roles, have equal digests if their texts are equal.
 """
 END = 256
-"""Of a long row, only this many characters at each end are digested. Equal digests show that two files share a row."""
+"""Only this many characters at each end of a long row are digested. Equal digests show that two files share a row."""
 
 
 def survey(
@@ -88,7 +88,7 @@ class _Pass:
         for kind in (*found, *unread(row, self.shape, self.names), *damage(values), *marks, *_next_to(values, row)):
             self.kinds.add(kind, number)
         self.counts.add(row, values)
-        if self.shape != "text" or str(values[0] or "").strip():  # an empty text is reported as one, not as repeated
+        if self.shape != "text" or str(values[0] or "").strip():  # empty texts are reported as empty, not as repeated
             self._compare(row, same, number)
         self._count_labels_and_words(values)
 
@@ -99,7 +99,7 @@ class _Pass:
         return values
 
     def _compare(self, row: Row, same: object, number: int) -> None:
-        """Count a row that repeats an earlier one, and keep the digest of any other."""
+        """If the row repeats an earlier row, count it as `repeated`; otherwise keep its digest."""
         # tools and system prompts belong to the rendered text, so rows that differ in them are different
         if row.get("tools") or row.get("system"):
             same = (same, str((row.get("tools"), row.get("system"))))
@@ -152,7 +152,9 @@ def _texts(same: object) -> Iterator[str]:
 
 
 def _next_to(values: list[object], row: Row) -> Iterator[str]:
-    """The contents of a row outside the columns of its format: tools and a system prompt."""
+    """Properties of a row's tools and system prompt, which are outside the columns of its format, such as
+    `unknown_tool`.
+    """
     if tools := row.get("tools") or row.get("functions"):
         known = read_tools(tools)
         yield "odd_tools" if known is None else "tools"

@@ -1,4 +1,6 @@
-"""Store the survey of a data file. A file may have up to 64 MiB, so later commands read the stored survey instead."""
+"""Store the survey of a data file. A file may have up to 64 MiB, so later commands read the stored survey instead of
+the file.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,8 @@ READERS = (
     "data/survey_cache.py",
     "spec/survey.py",
 )
-"""The source files with the code that computes a survey. After a change of one of these files, surveys that were stored
-before are no longer used.
+"""The source files with the code that computes a survey. If one of these files changes, surveys that were stored before
+the change are no longer used.
 """
 
 

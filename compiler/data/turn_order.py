@@ -15,7 +15,8 @@ def order(roles: tuple[str, ...]) -> frozenset[str]:
     """Return the properties of the order of roles in a conversation, as a set of names. Each of them stands for an
     order that some chat template refuses.
 
-    - `two_questions`: two turns of the user follow each other; `two_answers`: two turns of the assistant do
+    - `two_questions`: two turns of the user follow each other; `two_answers`: two turns of the assistant follow each
+      other
     - `answer_first`: an answer before the first question
     - `late_system`: a system prompt after the first turn
     """
@@ -41,9 +42,9 @@ def role_of(turn: Mapping[str, object]) -> str:
 
 
 def of_pair(prompt: object, answer: object) -> set[str]:
-    """Like `order`, for a prompt and its answer together, with two more properties. `turn_in_answer`: the answer has a
-    turn that is not the assistant's. `other_turn_first`: the answer begins with such a turn, and the prompt does not
-    end with a turn of the assistant.
+    """The properties of `order` for a prompt followed by its answer, and two more. `turn_in_answer`: the answer has a
+    turn of the user, a tool or the system. `other_turn_first`: the answer begins with a turn of the user, a tool or the
+    system, and the prompt does not end with a turn of the assistant.
     """
     first, then = roles_of(prompt), roles_of(answer)
     if not then:
@@ -53,8 +54,8 @@ def of_pair(prompt: object, answer: object) -> set[str]:
 
 
 def of_preference(prompt: object, chosen: object, rejected: object) -> set[str]:
-    """Like `of_pair`, for the chosen and the rejected answer of a pair. If the answers begin with the prompt, they are
-    split at their first difference.
+    """The properties of `of_pair` for the chosen and for the rejected answer of a preference pair. If both answers
+    begin with the prompt, they are split at their first difference.
     """
     if not isinstance(chosen, list) or not isinstance(rejected, list):
         return of_pair(prompt, chosen) | of_pair(prompt, rejected)

@@ -13,8 +13,8 @@ from xpc.runtime.core.cache_folders import hub_home
 
 
 def note(spec: Spec) -> list[Diagnostic]:
-    """A list with one note about the rows that are on this machine and are not read: those of Parquet files, of large
-    files, and of hub datasets in the local cache. An empty list if all rows are read, or are elsewhere.
+    """A list with one note about the rows on this machine that `xpc check` does not read: rows of Parquet files, of
+    large files, and of hub datasets in the local cache. The list is empty if there are no such rows.
     """
     here = [spec.data[at] for at in unread(spec) if spec.data[at].id is None or _is_cached(spec.data[at])]
     if not here:

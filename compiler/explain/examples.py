@@ -10,8 +10,8 @@ from xpc.compiler.suggest.typed_form import typed
 from xpc.grammar.record import evolve
 
 NEEDED = {"method.rewards": "rewards=accuracy", "method.teacher": "teacher=qwen2.5-1.5b-instruct"}
-"""Maps a setting that some method requires to a text that sets it. The examples of the method's other settings contain
-this text as well; without it, they would not compile.
+"""Maps a setting that some method requires to a text that sets it. Examples of other settings of this method contain
+the text too, because they would not compile without it: `method grpo(rewards=accuracy, beta=0.04)`.
 """
 
 

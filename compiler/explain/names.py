@@ -27,7 +27,7 @@ WORDS = {
     "with": "before choices and settings in the sentence: `with zero2 gbs=528 bf16`",
     "x": "between a count and a GPU: `hardware 8 x h100-80gb`",
     "xpc": "the edition of the language, on the first line: `xpc 1`",
-    "extends": '`extends "base.xp"` before all other lines takes the settings of another spec; the lines override them',
+    "extends": '`extends "base.xp"` before all other lines takes the settings of a base; later lines override them',
     "zip": "in a `sweep`, lists that vary together: `zip { gbs = [128, 256], micro = [16, 8] }`",
     "file": 'a file next to the spec: `chat_template = file("mine.jinja")`',
 }
@@ -81,12 +81,13 @@ def _dataset(name: str) -> str:
 
 
 def also(name: str, rows: Sequence[Setting]) -> str:
-    """The other meanings of a setting's name (a keyword, a choice, a reward, or an argument of a library), as text.
-    `rows` are the settings with this name.
+    """Text about the meanings of a name that are not settings: a keyword, a choice, a reward, or an argument of a
+    library. `rows` are the settings with this name.
     """
     chosen = bare_choices().get(name)
     output = f"{name}: a choice of `{chosen}`{_of_choice(name)}\n" if chosen is not None else ""
-    own = owner_of(name)  # `max_length` is a setting of vLLM, and also TRL's name for `batch.seq`
+    # a name may have two meanings: `max_length` is a setting of vLLM, and TRL's name for `batch.seq`
+    own = owner_of(name)
     return _word(name) + output + _reward(name) + ("" if own is None or own in rows else _arguments(name))
 
 
@@ -103,7 +104,9 @@ def _stack(name: str) -> str:
 
 
 def _of_choice(name: str) -> str:
-    """A phrase that follows a choice and describes it. "" if the choice needs no description."""
+    """A phrase that describes a choice and is printed after its name: for `zero2`, `the same as strategy
+    zero(stage=2)`. "" if the choice needs no description.
+    """
     if name in METHODS:
         return f": {METHODS[name].doc}"
     if name in OLD_STRATEGIES:
@@ -164,8 +167,8 @@ def _arguments(name: str) -> str:
 
 
 def _rules_about(name: str) -> list[str]:
-    """Lines about the rules whose first sentence names an argument of a library. Each line has the code of the rule,
-    and this sentence.
+    """A line for each rule whose first sentence contains the argument `name` of a library: the code of the rule, and
+    the sentence.
     """
     from xpc.compiler.rules import every
 
@@ -225,7 +228,8 @@ def _extra_target(name: str) -> str:
     if name not in ("extra", "trl", "accelerate", "deepspeed"):
         return ""
     return (
-        "extra: `extra trl { }`, `extra accelerate { }`, `extra deepspeed { }` pass a library's own names on, checked\n"
+        "extra: `extra trl { }`, `extra accelerate { }`, `extra deepspeed { }` check arguments under a library's own "
+        "names, and pass them on\n"
     )
 
 

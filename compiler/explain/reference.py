@@ -20,12 +20,12 @@ TOGETHER = {
     "lora": ("qlora", "oft", "vera", "loha", "miss"),
     "hardware": ("nodes", "precision"),
 }
-"""Some clauses are too short for pages of their own. Maps a clause to the short clauses that are documented on its
-page.
+"""Maps a clause to the short clauses that are documented on its page, because they are too short for pages of their
+own.
 """
 SENTENCE = """\
-`train MODEL on DATA for LENGTH with ...` is the first line of a spec. [language.md](../language.md) describes it, and
-`extra`, which passes a library's own arguments on.
+`train MODEL on DATA for LENGTH with ...` is the first line of a spec. [language.md](../language.md) describes this
+line, and `extra`, which passes a library's own arguments on.
 """
 GENERATED = "Written by `make docs`; do not edit. [reference.md](../reference.md) lists all clauses."
 
@@ -105,8 +105,8 @@ def first_sentence(text: str) -> str:
 
 
 def write(folder: str, texts: Mapping[str, str]) -> None:
-    """Write pages below a folder. If one of the subfolders that get pages contains any other page, this page is from an
-    earlier version, and is deleted.
+    """Write pages below a folder. In each subfolder that gets a page, delete all files that are not among `texts`; they
+    are pages of an earlier version.
     """
     for location in {os.path.dirname(path) for path in texts} - {""}:
         os.makedirs(os.path.join(folder, location), exist_ok=True)

@@ -20,9 +20,9 @@ from xpc.compiler.spec.values import Origin
 from xpc.grammar.record import evolve
 
 MOST = 8
-"""If all settings are explained, at most this many emitted keys are shown for each setting."""
+"""`xpc explain FILE`, which explains all settings, shows at most this many keys of the bundle for each setting."""
 WRITTEN = ("model", "data", "extra")
-"""Parts of a spec that are explained as well, although they are not settings."""
+"""Parts of a spec that are not settings, but are explained as well."""
 
 
 def spec_values(path: str, name: str = "") -> str:
@@ -33,7 +33,7 @@ def spec_values(path: str, name: str = "") -> str:
     """
     data, file, workspace = read_spec(path)
     rows = _rows(name) if name else list(TABLE)
-    # a run that does not fit in its GPUs is explained, too, and not refused
+    # explain the values of a run even if it does not fit in its GPUs
     checked = check_text(data, file, evolve(workspace, allow_oom=True))
     if checked.spec is None:
         raise SpecError(f"{path} has errors; `xpc check {path}` shows them")

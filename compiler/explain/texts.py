@@ -40,8 +40,8 @@ def explain(what: str) -> str | None:
 
 
 def _slug(name: str) -> str | None:
-    """The explanation of the code with this slug, such as `batch-does-not-divide`. A finding prints its slug next to
-    its code. None for any other word.
+    """The explanation of the code whose slug is `slug`, such as `batch-does-not-divide`; a finding prints its slug next
+    to its code. None for any other word.
     """
     slugs = {one.slug: code for code, one in SYNTAX.items()} | {one[0]: code for code, one in CODES.items()}
     slugs |= {one.slug: one.code for one in every()}
@@ -62,8 +62,8 @@ def _code(code: str) -> str | None:
 
 
 def _with_example(text: str, code: str) -> str:
-    """Add two things to the text of a code: an example, before the paragraph `Source:`; and, at the end, the stacks on
-    which the rule applies and its proofs.
+    """Add an example to the text of a code, before the paragraph `Source:`. Add to its end the stacks on which the rule
+    applies, and the proofs of the rule.
     """
     found = read_json(__file__, "evidence.json").get(code, {})
     text, lead, source = text.partition(f"\n\n{SOURCE}")
@@ -87,7 +87,7 @@ def _of_source(row: Setting) -> str:
 
     # `context` and `chat` are settings of a data source with separate columns for prompt and completion
     ref = "alpaca" if row.name in ("context", "chat") else "smoltalk"
-    # in a mixture with shares, every source needs a share
+    # a mixture in which one source has a share is legal only if every source has one
     rest = ", capybara(share=30%)" if row.name == "share" else ""
     return (
         f"{row.name} of a source: {row.doc}\n  takes    {row.kind.phrase}\n"
