@@ -4,7 +4,7 @@ process is killed meanwhile.
 The new folder is made next to its target under a hidden name, and then renamed. Until it is renamed, this process holds
 a lock on it. If the process dies, the kernel releases the lock, so a hidden folder without a lock is known to be a
 leftover of a killed process. The next write to the target cleans up: if the target is missing, the write restores the
-old folder from the leftover; everything else is removed.
+old folder from the leftover; then it removes all leftovers.
 """
 
 from __future__ import annotations
@@ -162,8 +162,8 @@ def _fill_file(held: int, data: bytes, target: str) -> None:
 
 @contextmanager
 def _work_folder(target: str) -> Iterator[str]:
-    """A context with a private, locked folder next to the target. At the end the folder is removed, unless it contains
-    the only copy of the old target.
+    """A context manager for a private, locked folder next to the target. At the end of the context, the folder is
+    removed, unless it contains the only copy of the old target.
     """
     folder, held = _create(target, lambda prefix: tempfile.mkdtemp(prefix=prefix[prefix.rindex("/") + 1 :],
                                                                  dir=os.path.dirname(target)))  # fmt: skip
@@ -179,8 +179,8 @@ def _create(target: str, make: Callable[[str], str]) -> tuple[str, int]:
     """Make a new hidden file or folder next to the target. Returns its path and the file descriptor that holds its
     lock.
 
-    Before this process has locked the new file or folder, another process may take it for a leftover and remove it. The
-    function then makes a new one.
+    If another process takes the new file or folder for a leftover and removes it before this process has locked it, the
+    function makes a new one.
     """
     for _ in range(100):
         path = make(_prefix(target))
@@ -220,7 +220,7 @@ def _locked(path: str) -> int | None:
         except BlockingIOError:
             os.close(held)
             return None
-        # the file system has no locks: `path` then counts as locked by this process, and `leftovers` skips it
+        # if the file system has no locks, `path` counts as locked by this process, and `leftovers` skips it
         except OSError:
             pass
         if os.path.samestat(os.fstat(held), os.lstat(path)):
@@ -232,8 +232,8 @@ def _locked(path: str) -> int | None:
 
 
 def leftovers(target: str) -> Iterator[str]:
-    """Yield each hidden folder that a killed process left next to the target. After the caller has used a folder,
-    remove it. Hidden files of killed processes are removed without being yielded.
+    """Yield each hidden folder that a killed process left next to the target, and remove the folder after the caller
+    has used it. Hidden files of killed processes are removed without being yielded.
 
     Each folder stays locked until the caller asks for the next one.
     """

@@ -2,7 +2,7 @@
 
 `tomllib` takes quadratic time for a key of many parts (`a.a.a.a = 1`; measured with Python 3.11: 10 seconds for 32,000
 parts). Therefore a key of more than 200 parts is refused. In a text with more than 200 dots, a string of several lines
-is refused, too, because such a key could be hidden behind the string. xpc never writes such keys or strings.
+is refused, too, because such a key could be hidden behind the end of the string. xpc never writes such keys or strings.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ STRING = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'[^']*'")
 
 
 def loads(text: str) -> dict[str, Any]:
-    """The tables of a TOML text. Raises ValueError for invalid TOML, and for the keys and strings that this module
-    refuses.
+    """The tables of a TOML text. Raises ValueError for invalid TOML, for a key of more than 200 parts, and for a string
+    of several lines in a text with more than 200 dots.
     """
     import tomllib
 

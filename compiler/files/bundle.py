@@ -95,8 +95,8 @@ def _enclosing_bundle(target: str) -> str:
 
 
 def _has_foreign_files(target: str) -> bool:
-    """Whether a folder that a killed process left contains files that the compiler did not write. False for an
-    unfinished bundle: it has no manifest yet, and only the compiler has written into it.
+    """Whether a folder that a killed process left contains files that the compiler did not write. False for a folder
+    without a manifest: this is an unfinished bundle, into which only the compiler has written.
     """
     return _digests(target) is not None and bool(why_foreign(target))
 
@@ -134,10 +134,10 @@ def _why_foreign_file(path: str, relative: str, known: Mapping[str, str], read: 
     the digests of the files that were already read, by device and inode.
     """
     if relative in MANIFESTS and relative not in known:
-        return "" if _is_sealed(path) else "was changed since the compiler wrote it or is of an older xpc"
+        return "" if _is_sealed(path) else "was changed since the compiler wrote it or comes from an older xpc"
     if relative not in known:
         return "the compiler did not write"
-    # the files are not opened, because reading from a pipe or a device might never end
+    # a pipe or a device is not opened, because reading from it might never end
     if not stat.S_ISREG(os.lstat(path).st_mode):
         return "is not a regular file"
     found = os.stat(path)
@@ -150,14 +150,14 @@ def _why_foreign_file(path: str, relative: str, known: Mapping[str, str], read: 
 
 
 def _raise(error: OSError) -> None:
-    """Raise the error of a folder that cannot be listed. Because its contents are unknown, such a folder must not be
-    replaced.
+    """Raise the error of a folder that cannot be listed. The folder must not be replaced, because its contents are
+    unknown.
     """
     raise error
 
 
 def _is_sealed(path: str) -> bool:
-    """Whether nobody has edited a manifest. Its last line contains the digest of all lines above it."""
+    """Whether a manifest is unedited: its last line contains the digest of all lines above it."""
     try:
         data = read_file(path)
     except OSError:

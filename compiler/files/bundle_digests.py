@@ -56,7 +56,8 @@ def bundle_tree(folder: str, known: dict[tuple[int, int], str]) -> BundleTree:
     """Compute the digests of a bundle's files. Raises UsageError if the folder is not a bundle, or has a file that is
     not regular.
 
-    `known` is a cache of digests by device and inode. With it, a file that the members of a sweep share is read once.
+    `known` is a cache of digests by device and inode. With this cache, a file that the members of a sweep share is read
+    once.
     """
     listed, weights = _stated(folder)
     digests: dict[str, str] = {}

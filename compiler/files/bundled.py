@@ -105,7 +105,7 @@ def manifest(folder: str) -> dict[str, dict[str, str]] | None:
 
 
 def parsed(data: bytes) -> dict[str, dict[str, str]] | None:
-    """Like `manifest`, but `data` has the bytes of the `bundle.toml`."""
+    """Parse the bytes of a `bundle.toml`; None if the compiler did not write them."""
     found = tables(data)
     if found is None:
         try:

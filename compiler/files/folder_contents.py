@@ -137,7 +137,7 @@ def read(path: str, limit: int = LARGEST, opener: Callable[[str, int], int] | No
         # `read(limit)` is not used: it would first allocate a buffer of `limit` bytes
         data: bytes | None = handle.read(size + 1) if size <= limit else b""
         if data is None:
-            raise OSError("it has nothing to read")
+            raise OSError("reading it would wait for data")
         if len(data) > size:  # the file has grown while it was read, or is in /proc, where all sizes are 0
             data += handle.read(limit + 1 - len(data)) or b""
         if max(len(data), size) > limit:

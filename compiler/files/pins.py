@@ -69,8 +69,8 @@ class Lock:
     lookups: dict[tuple[str, str, str, str], Pin | None] = field(factory=dict)
 
     def find(self, kind: str, id: str, requested: str | None, part: str | None = None) -> Pin | None:
-        """The pin of a repository on the hub, if `requested` is the revision for which it was pinned, or is the pinned
-        commit. Otherwise None. `requested` is the revision in the spec.
+        """The pin of a repository on the hub for the revision `requested` of a spec: the branch or tag for which the
+        repository was pinned, or the pinned commit. None if there is no such pin.
         """
         wanted = requested or ""
         for one in self.pins:

@@ -1,8 +1,8 @@
 """Small JSON files that xpc stores for its own use, in a cache folder that only the user can write to.
 
-`runtime/features/launch/private_entries.py` says which folders and files it accepts. No file other than an entry is
-deleted. Every command also works without entries: an entry that cannot be read counts as missing, and an entry that
-cannot be written is not stored.
+`runtime/features/launch/private_entries.py` says which folders and files are accepted. Only entries are ever deleted.
+Every command also works without entries: an entry that cannot be read counts as missing, and an entry that cannot be
+written is not stored.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def write(folder: str, name: str, text: str) -> None:
 
 
 def _prune(folder: int) -> None:
-    """Delete the oldest files until MOST are left. This counts entries, and half-written entries of killed processes.
-    Other files stay.
+    """Delete the oldest entries until MOST are left. Half-written entries of killed processes count as entries. Other
+    files stay.
     """
     with os.scandir(folder) as inside:
         names = [one.name for one in inside if _is_entry(one.name) and one.is_file(follow_symlinks=False)]

@@ -76,7 +76,7 @@ rule XP791 reports such names.
 """
 
 WORD = r"[^\s\"`',()\[\]{}]{7,}[^\s\"`',()\[\]{}.:;]"
-"""Matches a part of a message that may quote a value."""
+"""Matches a word of at least eight characters in a message; the word may be a value that the message quotes."""
 QUOTED = (40, 60, 80, 100, None)
 """If a message quotes a long value, it cuts the value to one of these lengths. None stands for the full length."""
 
@@ -118,8 +118,8 @@ def without_secrets(found: Iterable[Diagnostic]) -> list[Diagnostic]:
         return evolve(one, source=source)
 
     def words(text: str) -> str:
-        """Replace the secrets in a message or a help. Some values are secrets only because of their place in the
-        source, so those that were found there are replaced, too.
+        """Replace the secrets in a message or a help. `values` has the secrets of the sources: some can be recognized
+        only there, as `x7Kq93Lm` in `api_key = x7Kq93Lm`.
         """
         if values:
             # one search for all words, because a search for each value in each message would take too long

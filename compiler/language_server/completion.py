@@ -87,7 +87,7 @@ def _names(location: CursorContext) -> Iterator[Item]:
     if location.begins:
         yield Item("xpc 1 ... (a spec to begin with)", SNIPPET, "snippet", without_locations(SNIPPET))
         yield Item("xpc 1", "xpc 1", "keyword")
-    # what is not written yet; a block of `data` may repeat the settings of another one
+    # settings that are already written are not offered, except in `data` blocks: each block has its own settings
     written = frozenset[str]() if location.clause.startswith("data") else location.written
     rows = [row for row in TABLE if not row.inner and row.path not in written]
     clauses = [Item(one, one, "clause", _doc(one)) for one in CLAUSES if one != "train" and one not in written]
@@ -110,7 +110,7 @@ def _names(location: CursorContext) -> Iterator[Item]:
 
 
 def _inside(location: CursorContext, written: frozenset[str]) -> Iterator[Item]:
-    """The values and settings of a clause, without the settings that are written."""
+    """The completions inside a clause: its values, and its settings that are not yet written."""
     if location.clause == "extra":
         yield from (Item(one, one, "clause") for one in EXTRA_TARGETS)
     head = BY_PATH.get(location.clause)

@@ -17,7 +17,7 @@ def hover(location: CursorContext, checked: Checked) -> str | None:
     """The explanation of a word in Markdown, or None for an unknown word."""
     path, word = setting_of_value(location) or setting_named(location), location.token.text
     about = None if path not in BY_PATH and word.startswith('"') else explain(path or re.split(r"[:\[]", word)[0])
-    # a number of GPUs, an `x`, `cpu` or the name of a GPU; also `with 2 x cpu` in the first line
+    # the word is a part of `hardware 8 x h100-80gb`, or of `with 2 x cpu` in the first line
     if not path and (location.clause == "hardware" or location.follows == "x") and not location.key:
         count = word in ("x", "cpu") or (word[:1].isdecimal() and about is None)
         about, path = explain("hardware") if count else about, "hardware"

@@ -28,7 +28,7 @@ from xpc.grammar.diagnostic import ERROR
 from xpc.grammar.record import evolve
 
 EPILOG = (
-    "Without --update no server is asked: files are hashed, a commit stated in the spec is a pin, and earlier pins "
+    "Without --update no server is asked: files are hashed, a commit that the spec states is its pin, and earlier pins "
     "stay while the spec names the same things. --update NAME updates one model, one dataset, or `environment` (the "
     "packages). `xpc compile --locked` refuses stale and missing pins. Exit status: 0 everything is pinned, 1 "
     "something is not, or the spec has errors, 2 wrong usage, or the hub or pip failed."

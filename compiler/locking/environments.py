@@ -147,7 +147,7 @@ def _check_progress(printed: bytes, until: float) -> None:
 
 
 def _error(complaints: str) -> str:
-    """The last error that pip reports. If pip itself failed with an exception, the last line of its traceback."""
+    """The last error that pip reports, or the last line of the traceback if pip itself failed with an exception."""
     lines = [line for line in complaints.splitlines() if line.strip()] or ["?"]
     errors = [line.partition("ERROR: ")[2] for line in lines if "ERROR: " in line]
     return errors[-1] if errors and errors[-1] != "Exception:" else lines[-1]

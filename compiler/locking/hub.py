@@ -156,7 +156,7 @@ class Hub:
         try:
             with self.opener.open(Request(self.endpoint + path, headers=self.headers), timeout=SECONDS) as answer:
                 data: bytes = answer.read(LARGEST + 1)
-                # `read` with a size does not notice that an answer was cut short
+                # report an answer that was cut short; `read` with a size does not notice it
                 if len(data) <= LARGEST and answer.length:
                     raise IncompleteRead(data, answer.length)
                 return data
