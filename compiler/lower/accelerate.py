@@ -79,7 +79,7 @@ def accelerate(spec: Spec) -> dict[str, Json]:
             block = out.setdefault("fsdp_config", {})
             assert isinstance(block, dict)
             block[name] = value.value
-            # accelerate's own default is the text 1e8, which it cannot parse
+            # state a number, because accelerate's own default is the text 1e8, which accelerate cannot parse
             if str(value.value).upper() == "SIZE_BASED_WRAP":
                 block.setdefault("fsdp_min_num_params", 100_000_000)
         else:

@@ -71,7 +71,7 @@ def _extra(spec: Spec) -> dict[str, Json]:
 
 
 def _compiled(out: dict[str, Json]) -> dict[str, Json]:
-    """The arguments for torch.compile, which transformers would otherwise complete itself: a mode or a backend turns
+    """The arguments for torch.compile, completed as transformers would complete them: a mode or a backend turns
     compilation on, and the default backend is inductor.
     """
     if out.get("torch_compile") is False:
@@ -130,7 +130,7 @@ def _batch(spec: Spec) -> dict[str, Json]:
 def _precision(spec: Spec) -> dict[str, Json]:
     name = spec.text("precision")
     out: dict[str, Json] = {"bf16": name == "bf16", "fp16": name == "fp16"}
-    # On a CPU the argument is not set, because even `tf32=False` makes torch read a setting of CUDA.
+    # On a CPU, `tf32` is not set, because even `tf32=False` makes torch read a setting of CUDA.
     out["tf32"] = spec.flag("precision.tf32") or (None if spec.on_cpu else False)
     return out
 
@@ -223,15 +223,15 @@ def _machine(spec: Spec) -> dict[str, Json]:
     if spec.zero_stage:
         out["deepspeed"] = "deepspeed.json"
     if spec.text("strategy") == "ddp" and spec.hardware.world > 1:
-        # Without this argument, the trainer makes DDP search for unused parameters in every step, except with gradient
-        # checkpointing. Only models with experts have unused parameters: the parameters of each expert that gets no
-        # token of the batch.
+        # Without `ddp_find_unused_parameters`, the trainer makes DDP search for unused parameters in every step, except
+        # with gradient checkpointing. Only models with experts have unused parameters: the parameters of each expert
+        # that gets no token of the batch.
         facts = spec.model.facts
         sparse = facts is None or facts.experts > 0
         out["ddp_find_unused_parameters"] = sparse and not spec.flag("memory.checkpointing")
     if spec.on_cpu:
-        # With use_cpu, accelerate silently replaces DeepSpeed by DDP. On a machine without a GPU, accelerate uses the
-        # CPU even without use_cpu.
+        # A DeepSpeed run leaves use_cpu off, because with it, accelerate silently replaces DeepSpeed by DDP. On a
+        # machine without a GPU, accelerate uses the CPU even without use_cpu.
         out["use_cpu"] = not spec.zero_stage
         out["dataloader_pin_memory"] = False
         out["ddp_backend"] = "gloo" if spec.hardware.world > 1 and not spec.zero_stage else None

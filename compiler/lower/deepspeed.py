@@ -101,7 +101,7 @@ def _adamw(spec: Spec) -> dict[str, Json]:
         "weight_decay": spec.real("optimizer.weight_decay"),
     }
     if spec.on_cpu:
-        # DeepSpeed's fused Adam would need a compiled CUDA extension; torch's Adam gives the same result without one
+        # use torch's Adam, because DeepSpeed's fused Adam needs a compiled CUDA extension; both give the same result
         params["torch_adam"] = True
     return params
 
@@ -119,7 +119,7 @@ def _zero(spec: Spec) -> dict[str, Json]:
     if stage < 3:
         out["round_robin_gradients"] = spec.flag("strategy.round_robin_gradients")
     if facts is not None:
-        # transformers would write these values in place of "auto" (HfTrainerDeepSpeedConfig.trainer_config_finalize)
+        # the values that transformers writes in place of "auto" (HfTrainerDeepSpeedConfig.trainer_config_finalize)
         out["reduce_bucket_size"] = facts.hidden**2
         if stage == 3:
             out["stage3_prefetch_bucket_size"] = int(0.9 * facts.hidden**2)

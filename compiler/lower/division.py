@@ -55,7 +55,7 @@ def _step_obstacle(method: Method, arguments: Mapping[str, Json]) -> str | None:
     if method["generates"]:
         return "each process generates its completions from a random state of its own"
     if method["unpaired"]:
-        return "its KL term is estimated from one micro-batch of each process"
+        return "the loss has a KL term that is estimated from one micro-batch of each process"
     if grouped not in (None, False, "random", "sequential"):
         return "rows are grouped by length within a process's share of a step"
     if arguments.get("dataloader_drop_last"):

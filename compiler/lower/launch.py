@@ -24,7 +24,7 @@ VARIABLES = {
     "XPC_VLLM_HOST": "the host of the vLLM server (this machine)",
     "OMP_NUM_THREADS": "threads of a process ({threads})",
     "OMP_WAIT_POLICY": "whether waiting threads spin (ACTIVE) or sleep (PASSIVE)",
-    "TORCH_EXTENSIONS_DIR": "torch's compiled extensions, whose locks are looked for (~/.cache/torch_extensions)",
+    "TORCH_EXTENSIONS_DIR": "torch's compiled extensions; a lock here may stop a run (~/.cache/torch_extensions)",
     "PYTORCH_ALLOC_CONF": "settings of torch's GPU allocator (expandable_segments:True)",
 }
 """Maps each environment variable that launch.sh reads to its description. The comment at the beginning of launch.sh

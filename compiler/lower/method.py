@@ -179,7 +179,7 @@ def lora_section(spec: Spec) -> Adapter | None:
 
 
 def _shape(spec: Spec) -> AdapterShape:
-    """The kind of the adapters and the sizes of their matrices. For LoRA+, also the two learning rates."""
+    """The kind of the adapters, the sizes of their matrices and, for LoRA+, the two learning rates."""
     if spec.flag("oft"):
         rank = spec.get("lora.rank")
         block = None if rank is not None else spec.integer("lora.block_size")

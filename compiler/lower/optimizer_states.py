@@ -26,8 +26,8 @@ OF_BLOCK = 1 + 4 / 256
 parameters has.
 """
 OF_SMALL_BLOCK = 0.5 + 4 / 256
-"""Bytes of one 4-bit state for each parameter: half a byte, and a share of the scale of a block. As for bitsandbytes'
-optimizers, transformers uses blocks of 256 parameters for torchao's.
+"""Bytes of one 4-bit state for each parameter: half a byte, and a share of the float32 scale of a block. For torchao's
+4-bit optimizers, transformers uses blocks of 256 parameters.
 """
 
 SMALL = 4096

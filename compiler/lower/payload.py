@@ -102,7 +102,8 @@ def _model(spec: Spec) -> Model:
         "pickle": spec.flag("model.pickle"),
         "liger": spec.flag("memory.liger") and spec.stack.facts.liger == "runtime",
     }
-    if out["liger"] and spec.model.model_type is None:  # if the model's family is known, the rule XP331 checks it
+    # for a known model family, the rule XP331 checks that Liger has kernels
+    if out["liger"] and spec.model.model_type is None:
         out["liger_unchecked"] = True
     renamed = spec.stack.facts.renames_saved
     if renamed and spec.model.model_type in (None, *renamed):
@@ -193,9 +194,9 @@ def _data(spec: Spec) -> Data:
 
 
 def _words(spec: Spec) -> Words:
-    """The optional keys of the section `data`, each written only if the spec uses its setting. They are about the
-    prompt template, the column of system prompts, the speakers' roles, sources of a mixture that run out of rows,
-    omissions of the chat template, and the options of a stream.
+    """The optional keys of the section `data`, each written only if the spec uses its setting. Among them are the
+    prompt template, the column of system prompts, the speakers' roles, the buffer of a stream, and what happens when a
+    source of a mixture runs out of rows.
     """
     out: Words = {}
     if spec.get("data.long") == "chunk":

@@ -174,16 +174,18 @@ def _server(spec: Spec) -> list[str]:
         "```",
         "",
         "`XPC_VLLM_HOST` names its host for `launch.sh` (default: this machine). `XPC_VLLM` names the program of the",
-        f"server (`{spec.stack.facts.vllm_program}`), if that has its own environment.",
+        f"server (`{spec.stack.facts.vllm_program}`), if the server has its own environment.",
     ]
 
 
 def _start_weights(spec: Spec) -> list[str]:
     """Lines about the initial weights, if these come from an earlier run."""
     if spec.continued is not None:
-        what = f"with the weights of the adapter in {cell(spec.continued.path)}, over {cell(spec.model.name)}. Its"
-        what += " rank, alpha, targets and all other parts of its shape apply. The tokenizer and chat template are the"
-        what += " model's, or this spec's if it names them."
+        what = f"with the weights of the adapter in {cell(spec.continued.path)}, over {cell(spec.model.name)}. The"
+        what += (
+            " adapter keeps its rank, alpha, targets and so on. The tokenizer and the chat template are the model's,"
+        )
+        what += " or those that this spec names."
     elif spec.model.of_run:
         what = f"with the weights, the tokenizer and the chat template in {cell(spec.model.name)}, the output of a run."
     else:
@@ -312,7 +314,7 @@ def _table(spec: Spec, written: bool) -> list[str]:
     lines = ["| setting | value | from |", "|---|---|---|"]
     for path, value in spec.values.items():
         if path.startswith("launch.") and spec.text("launch") not in readers(BY_PATH[path]):
-            continue  # this setting of another engine was inherited from a base, and this run does not use it
+            continue  # a setting of another engine, inherited from a base, is not used by this run
         if (value.origin.kind in (SPEC, BASE)) is written:
             lines.append(f"| {path} | {cell(_value(path, value))} | {cell(value.origin.name)} |")
     return lines

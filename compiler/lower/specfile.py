@@ -49,7 +49,7 @@ def specfile(spec: CheckedSpec) -> str:
         rows = _clauses()["lora" if clause == adapter else clause]
         inner = [row for row in rows if row.path in spec.values and row.path not in out]
         if clause == "launch":
-            # settings of another engine come from the extended spec, and this run does not use them
+            # leave out settings of other engines; they come from the extended spec, and this run does not use them
             inner = [row for row in inner if spec.text("launch") in readers(row)]
         head = BY_PATH.get(clause) if clause in spec.values else None
         if head is None and not inner:
@@ -227,8 +227,8 @@ def ref(source: DataSource) -> str:
 
 
 def _note(value: Value, before: str = "") -> str:
-    """The comment after a value that the compiler added. It says where the value comes from, and why. "" for a value
-    that the user's spec states itself.
+    """The comment after a value that the compiler added. It names the origin of the value: `# default`, for example. ""
+    for a value that the user's spec states itself.
     """
     if value.origin.kind == SPEC:
         return ""

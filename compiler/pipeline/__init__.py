@@ -46,7 +46,7 @@ class Checked:
 
 
 def _suggestions() -> Advisor:
-    """The advisor, which suggests names and values for a wrong spec. Its import stands here, because a spec without
+    """The advisor, which suggests names and values for a wrong spec. It is imported only here, because a spec without
     errors does not need it.
     """
     from xpc.compiler.suggest.advisor import Suggestions

@@ -3,9 +3,9 @@ error is corrected. This module is imported only for a spec with such an error.
 
 For example, `hadrware 1 x a100-80gb` is not a hardware setting, so the default hardware with 8 GPUs is assumed, and a
 second error says that `gbs=1` cannot be divided by 8. To find such consequences, the suggested edits are applied and
-the changed text is checked: a finding that it does not have was only a consequence. If the changed text has an error
-that was hidden before, the error is reported in the same round: in `sweep { warmup_ratio = [0.03] }`, the name becomes
-`warmup`, and only then is 0.03 known to be a share.
+the changed text is checked: a finding that the changed text does not have was only a consequence. If the changed text
+has an error that was hidden before, the error is reported in the same round: in `sweep { warmup_ratio = [0.03] }`, the
+name becomes `warmup`, and only then is 0.03 known to be a share.
 """
 
 from __future__ import annotations
@@ -87,8 +87,9 @@ def _start(one: Diagnostic, places: _Places | None = None) -> int | None:
 def _with_later(
     found: list[Diagnostic], later: Sequence[Diagnostic], source: Source, places: _Places
 ) -> list[Diagnostic]:
-    """Add the errors of the changed text (`later`) to the findings about the original text (`source`). An error inside
-    of an inserted text corrects the edit that inserts this text; any other is reported at its place in the original.
+    """Add the errors of the changed text (`later`) to the findings about the original text (`source`). If an error is
+    inside of a text that an edit inserts, the edit is corrected; any other error is reported at its place in the
+    original text.
     """
     out = [*found]
     for one in later:
@@ -97,7 +98,7 @@ def _with_later(
             edit, start = places.edits[inside[0]], places.starts[inside[0]]
             moved = [Edit(Span(each.span.start - start, each.span.end - start), each.text) for each in one.edits]
             text = applied(edit.text, moved)
-            # this correction moves the text, so the positions of the remaining errors are out of date
+            # stop here, because the correction moves the text: the positions of the remaining errors no longer hold
             return [_corrected(each, edit, text) for each in out]
         at = None if one.primary is None else places.original(one.primary.span)
         moved_edits = [(places.original(each.span), each.text) for each in one.edits]
@@ -110,7 +111,7 @@ def _with_later(
 
 
 class _Places:
-    """The places of edits in the changed text. The edits are sorted, and do not overlap."""
+    """Converts places in the changed text to places in the original text. The edits are sorted, and do not overlap."""
 
     def __init__(self, edits: Sequence[Edit]) -> None:
         """Store the edits and their offsets. `starts` and `ends` are the offsets of the inserted texts in the changed
@@ -137,7 +138,9 @@ class _Places:
         return out
 
     def original(self, span: Span) -> Span | None:
-        """Convert a span of the changed text to one of the original text. None if an edit changed something in it."""
+        """Convert a span of the changed text to a span of the original text. None if an edit changed something in the
+        span.
+        """
         before = bisect_left(self.starts, span.end)
         if before and span.start < self.ends[before - 1]:
             return None

@@ -1,8 +1,8 @@
 """Silence findings by a comment: `# xpc: allow XP712 reason`. This module is imported only for a spec that contains
 `xpc:`.
 
-The comment silences the warnings and notes with one of its codes on one line: the line of the comment or, if this line
-contains only the comment, the next line. If the silenced line opens or closes a bracket, the comment applies to
+The comment names one or more codes. It silences the warnings and notes with these codes on its own line or, if the line
+contains only the comment, on the next line. If the silenced line opens or closes a bracket, the comment applies to
 everything in the bracket. The reason is required. Errors, and findings that a reviewer must see, cannot be silenced. A
 comment that silences nothing is itself a finding.
 """
@@ -26,7 +26,7 @@ from xpc.grammar.tree import Comment, File
 MARK = "xpc:"
 WORD = "allow"
 OTHERS = ("ignore", "disable", "silence", "suppress", "noqa", "nolint", "skip", "off", "deny", "expect", "permit")
-"""Words that comments of other tools have in the place of xpc's `allow`."""
+"""Words that comments of other tools have where xpc's comments have `allow`."""
 REVIEWED = ("XP590", "XP701")
 """Codes of findings that no comment can silence, because a reviewer of a stranger's spec must see them: the spec runs
 code from a branch that can move, or copies files of a hidden folder. With `--deny warnings`, they make the check fail.
@@ -83,8 +83,8 @@ def apply(files: Sequence[File], found: Sequence[Diagnostic]) -> tuple[list[Diag
 
 
 def _holding(silences: Sequence[Silence], found: Sequence[Diagnostic]) -> list[list[Silence]]:
-    """Return for each finding the comments that silence it, in the order of the text. Findings and comments are sorted
-    by their codes and compared in one pass, so that the time does not grow with the number of pairs.
+    """Return for each finding the comments that silence it, in the order of the text. Findings and comments with the
+    same code are sorted and compared in one pass, because comparing each finding with each comment would take too long.
     """
     groups: dict[tuple[int, str], list[tuple[int, int]]] = {}
     for number, one in enumerate(silences):
@@ -216,13 +216,13 @@ def _read(file: File, span: Span) -> tuple[dict[str, Span], str] | Diagnostic | 
         rest = rest[1:]
     reason = text[rest[0][1].start : span.end].lstrip(":-– ") if rest else ""
     if not codes:
-        return report("XP902", "the silence names no code", Label(file.source, span), help=f"write it as `{EXAMPLE}`")
+        return report("XP902", "the comment names no code", Label(file.source, span), help=f"write it as `{EXAMPLE}`")
     if not any(each.isalnum() for each in reason):
         written = " ".join(text[span.start : span.end].rstrip(":-– ,").split())
         return report(
             "XP902",
-            "the silence gives no reason",
-            Label(file.source, span, "a silence needs one"),
+            "the comment gives no reason",
+            Label(file.source, span, "`xpc: allow` needs a reason"),
             help=f"say why: `{written} the reason`",
         )
     return codes, reason
