@@ -41,8 +41,8 @@ def of_token(load: Load) -> float:
         return 0.0
     facts, out = load.facts, 0.0
     if tuned.dropout and tuned.kind != "oft":
-        # Dropout saves its mask, one byte per element, and its output. Under autocast, the output is already counted:
-        # each adapted layer saves it as its input.
+        # Dropout saves its mask, one byte per element, and its output. Under autocast, the output is already counted as
+        # the input that each adapted layer saves.
         wide = sum(one.inputs * min(1.0, one.count) for one in tuned.linear)
         out += wide * (1.0 if load.amp else 1.0 + load.element)
     if tuned.kind in ("vera", "miss"):
@@ -52,13 +52,13 @@ def of_token(load: Load) -> float:
         wide = sum(tuned.rank + (one.outputs if tuned.kind == "vera" else 0) for one in tuned.linear)
         out += wide * _computed(load)
     if tuned.kind == "dora" and not load.mode.startswith("dora"):
-        # DoRA's magnitudes scale two outputs, that of the layer and that of the adapter's matrices, so both are saved
-        # (tuners/lora/dora.py).
+        # DoRA's magnitudes scale the output of the layer and the output of the adapter's matrices, so autograd saves
+        # both outputs (tuners/lora/dora.py).
         given = 4.0 if load.widened else load.element
         out += sum(one.outputs for one in tuned.linear) * (given + load.element)
     if tuned.bits == 8:
-        # 8-bit layers save their inputs. If another operation also saves an input, it is not counted again; this is so
-        # for the input of attention's output layer. Without autocast, the adapters save the inputs of their layers.
+        # 8-bit layers save their inputs. An input that another operation saves anyway is not counted again: the input
+        # of attention's output layer and, without autocast, the inputs that adapters save.
         again = facts.hidden if load.amp else 0
         mlp = facts.hidden + facts.intermediate if load.amp or tuned.sites != "all" else 0
         out += (again + mlp) * _of_an_input(load)

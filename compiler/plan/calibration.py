@@ -77,8 +77,8 @@ def identity(spec: Spec) -> dict[str, str]:
 
 
 def measured(readings: Sequence[Reading], spec: Spec) -> Measured | None:
-    """The measurements of this run. If this run was not measured, those of similar runs (with the same model, GPU,
-    stack and adapter, for example); None if no similar run was measured either.
+    """The measurements of this run or, if it was not measured, of similar runs (with the same model, GPU, stack and
+    adapter, for example). None if no similar run was measured either.
     """
     mine = identity(spec)
     same = [one for one in readings if one.run == mine]

@@ -65,7 +65,9 @@ def legality(spec: Spec) -> Callable[[Settings], bool]:
 
 
 _results: dict[Source, dict[tuple[object, ...], Any]] = {}
-"""The results of `searched` for the last spec. Its members, if it is a sweep, often differ only in a learning rate."""
+"""The results of `searched` for the last spec, kept because the members of a sweep often differ only in a learning
+rate.
+"""
 
 
 def searched(search: Callable[..., _T], spec: Spec, *arguments: object) -> _T:

@@ -248,7 +248,7 @@ def tiers(spec: Spec) -> Iterator[Settings]:
         for name in dict.fromkeys((strategy, "zero3" if spread < 3 else strategy)):
             if spec.integer("batch.gbs") % (spec.replicas * times) == 0:
                 more: dict[Path, object] = {"nodes": spec.hardware.nodes * times}
-                # without this line, a gbs that the spec does not state would grow with the number of GPUs
+                # state gbs, because a gbs that the spec does not state would grow with the number of GPUs
                 if not spec.written("batch.gbs"):
                     more["batch.gbs"] = spec.integer("batch.gbs")
                 yield more if name == strategy else {"strategy": name, **more}

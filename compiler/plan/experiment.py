@@ -173,8 +173,8 @@ def _measured_speed(spec: Spec, real: Measured, fast: Speed | None, tokens: int)
 
 
 def _tokens(spec: Spec, given: Assumptions) -> tuple[int, bool]:
-    """Return a pair: the tokens of an optimizer step, and whether this number is only an upper bound. It is
-    one if each row is counted as `seq` tokens.
+    """Return a pair: the tokens of an optimizer step, and whether this number is only an upper bound. It is an upper
+    bound if each row is counted as `seq` tokens.
     """
     sequences, length = spec.integer("batch.gbs") * spec.method.sequences, row_tokens(spec)
     packed = spec.flag("batch.packing")

@@ -32,9 +32,9 @@ transformers leaves gradient_as_bucket_view off).
 OF_BATCH = ("activations", "recomputation", "backward temporaries", "logits and loss", "autocast copies")
 """Components that grow with the micro-batch."""
 HELD_INPUTS = "gradients of layer inputs"
-"""The name of a component: gradients of layers' inputs, if FSDP1 keeps them. Published runs with adapters needed it.
-Newer versions of transformers recompute inside the FSDP unit; in tests on the CPU, they did not need this memory. No
-run on GPUs has confirmed these tests. So the plan counts the component, but refuses no run because of it.
+"""The name of a component: gradients of layers' inputs, if FSDP1 keeps them. Published runs with adapters needed this
+memory. Newer versions of transformers recompute inside the FSDP unit, and did not need this memory in tests on the CPU.
+No run on GPUs has confirmed these tests. So the plan counts the component, but refuses no run because of it.
 """
 STATES = ("weights", "gradients", "optimizer", "master", "other models")
 

@@ -33,8 +33,8 @@ def prices(written: str) -> dict[str, float]:
 
 
 def price_argument(written: str) -> dict[str, float]:
-    """Like `prices`, but errors are ArgumentTypeErrors, whose text argparse prints. Used as `type=` of an argparse
-    option.
+    """Parse prices (see `prices`) for the `type=` of an argparse option: errors are ArgumentTypeErrors, whose text
+    argparse prints.
     """
     import argparse
 

@@ -1,4 +1,4 @@
-"""A quick estimate of the memory of one process. If the spec states no micro-batch, one is chosen with this estimate.
+"""A quick estimate of the memory of one process, by which a micro-batch is chosen if the spec states none.
 
 The micro-batch is the largest divisor of gbs / world size with which weights, gradients, optimizer states, saved
 activations and logits together need at most 80 % of the GPU's memory. If the model's family was measured, `choice.py`

@@ -40,7 +40,8 @@ def position(source: Source, span: Span) -> Position:
 
 def ordered(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     """Remove duplicates and sort by file, line, column and severity. The notes of a file come after its errors and
-    warnings, and findings without a position come last. Equal findings keep their order.
+    warnings, and findings without a position come last. Findings with the same line, column and severity keep their
+    order.
     """
     unique: dict[object, Diagnostic] = {}
     for diagnostic in diagnostics:

@@ -65,7 +65,7 @@ def bundle_of(run: RunRecord) -> BundleRecord | None:
         if digest_of(location) == run.digest:
             try:
                 one = read_bundle(location)
-            except UsageError:  # the folder only looks like a bundle
+            except UsageError:  # skip a folder that only looks like a bundle
                 continue
             if one.spec is not None:
                 return one

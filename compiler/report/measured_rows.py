@@ -109,7 +109,7 @@ def _slow(run: RunRecord) -> str:
         reasons.append(f"{share(run.measured['padding'])} of the tokens were padding")
     if run.restarts:
         again = len(run.restarts)
-        reasons.append(f"{again} later start{'s' * (again > 1)} repeated steps")
+        reasons.append(f"steps were repeated after {again} restart{'s' * (again > 1)}")
     return "; ".join(reasons) or "slower than the runs that the plan was fitted to"
 
 

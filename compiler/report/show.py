@@ -121,7 +121,9 @@ def overview(found: Sequence[Entry]) -> list[tuple[str, str, list[str]]]:
 
 
 def _overlaid(row: Row) -> str:
-    """The text of a row in the table of several runs. A measured value that is only planned so far is marked."""
+    """The text of a row in the table of several runs. If a run has no measured value yet, the text is `planned:
+    VALUE`.
+    """
     if row.actual or row.group in ("Settings", "Arguments"):
         return row.actual or row.planned
     return f"planned: {row.planned}" if row.group != "Versions" and row.planned not in ("", "unknown") else ""

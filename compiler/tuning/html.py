@@ -197,7 +197,7 @@ def _alternatives(one: Plan, assumed: Assumptions) -> Iterator[str]:
         output = _number(micro, 0)
         rows.append([gpu.name, spec.text("strategy"), output, recomputes, *_numbers(found), _number(tokens, 0)])
     yield "<h2>Alternatives</h2>"
-    yield "<p class=soft>The same global batch on as many GPUs, where it may fit. Click a heading to sort.</p>"
+    yield "<p class=soft>Runs that may fit, with the same global batch and number of GPUs. Click a heading to sort.</p>"
     names = ("GPU", "strategy", "micro", "checkpointing", "GiB of a GPU", "verdict", "steps", "hours", "GPU-hours")
     yield _table((*names, "tokens/s a GPU"), rows, now)
 
