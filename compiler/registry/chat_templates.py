@@ -93,8 +93,8 @@ def alike(template: str) -> str | None:
 
 
 def new_tokens(template: str, model: str) -> tuple[str, ...]:
-    """The control tokens of a template that are not in the vocabulary of a registered model. Empty if xpc does not know
-    that one is missing.
+    """The control tokens of a template that are not in the vocabulary of a registered model. Empty if no token is known
+    to be missing.
     """
     known = _tables()["control_tokens"]
     older = model.startswith(tuple(known["lacked_by_older"]))

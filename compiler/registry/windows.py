@@ -34,7 +34,7 @@ def windowed(config: Mapping[str, object]) -> bool:
     if model_type in LATE:
         layers, full = config.get("num_hidden_layers"), config.get("max_window_layers", 28)
         return isinstance(layers, int) and isinstance(full, int) and layers > full
-    # by default, every fourth layer has no rotary positions; only the layers without them have a sliding window
+    # only layers without rotary positions have a sliding window; by default, this is every fourth layer
     if model_type == "smollm3":
         layers, every = config.get("num_hidden_layers"), config.get("no_rope_layer_interval", 4)
         return isinstance(layers, int) and isinstance(every, int) and layers >= every
@@ -61,7 +61,7 @@ def window(config: Mapping[str, object]) -> tuple[int, int]:
         whole = layers // 2
     elif model_type == "olmo3":
         whole = layers // 4
-    # in these families, the first of every four layers attends to all earlier tokens; in others, the last of every four
+    # in cwm, the first of every four layers attends to all earlier tokens; in olmo3, the last of every four
     elif model_type == "cwm":
         whole = -(-layers // 4)
     elif model_type in ("cohere2", "exaone4", "gemma3_text"):

@@ -154,15 +154,15 @@ class Derivation(OpenSpec):
         return self.choice is not None and (self.choice.micro is not None or "strategy" in self.choice.values)
 
     def _checkpointing(self) -> None:
-        """Set gradient checkpointing: off for families that do not support it, and reentrant if partly frozen layers
-        under ZeRO-3 need this kind.
+        """Set gradient checkpointing: off if the family or a partly frozen reward model under ZeRO-3 does not support
+        it, and reentrant if the run needs this kind (`why_reentrant`).
         """
         name, facts = self.model.model_type, self.stack.facts
         open_ = "memory.checkpointing" not in self.values and not self._chosen("memory.checkpointing")
         if open_ and name in facts.no_checkpointing:
             self.set("memory.checkpointing", False, f"{name} has none", DEFAULT)
         elif open_ and frozen_runs_twice(self.stack, self.get):
-            self.set("memory.checkpointing", False, "a partly frozen model runs forward twice under zero3", DEFAULT)
+            self.set("memory.checkpointing", False, "reward runs a frozen model forward twice under zero3", DEFAULT)
         if REENTRANT not in self.values and (why := why_reentrant(self.stack, self.get)):
             self.set(REENTRANT, True, why)
         for path in RECOMPUTATION:
@@ -202,7 +202,7 @@ class Derivation(OpenSpec):
                 name, Origin(old.origin.kind, old.origin.label, f"{written} is an old name of {name}")
             )
             for path, value in settings.items():
-                origin = Origin(old.origin.kind, old.origin.label, f"{written} means so")
+                origin = Origin(old.origin.kind, old.origin.label, f"{written} sets it")
                 self.values.setdefault(path, Value(value, origin))
         if self.get("strategy") in FSDP:
             self.default("strategy.reshard", True)

@@ -62,7 +62,7 @@ def adapter(of: OpenSpec) -> None:
         of.default("lora.dropout", 0.0, "adapters on experts that are stacked in one parameter cannot have dropout")
     kind = of.adapter
     if kind in ("lora", "qlora") and of.method.grouped:
-        of.default("lora.dropout", 0.0, "importance ratios need the same neurons twice; PEFT's default")
+        of.default("lora.dropout", 0.0, "importance ratios need two equal forward passes; PEFT's default")
     for name, value in OTHERS.get(kind, LORA).items() if kind != "oft" else ():
         of.default(path_of(f"lora.{name}"), value, "PEFT's default" if kind in OTHERS else "TRL's default")
     if of.flag("oft"):
@@ -125,7 +125,7 @@ def own_defaults(of: OpenSpec, method: str) -> None:
 
 def _value(of: OpenSpec, row: Setting, method: str, base: dict[str, Json]) -> object:
     if row.path in ("method.steps_per_generation", "method.rewards"):
-        # `steps_per_generation` follows from the accumulation, and `rewards` has no default
+        # no default: `steps_per_generation` follows from the accumulation, and the spec must state `rewards`
         return None
     value = base.get(next((name for name in row.args if name in base), ""))
     seq = of.get("batch.seq")

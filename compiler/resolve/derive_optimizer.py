@@ -30,12 +30,12 @@ def own_defaults(of: OpenSpec, optimizer: str, schedule: str) -> None:
             of.default(path_of(f"optimizer.{name}"), value, "transformers' own")
     if optimizer == "muon":
         of.default("optimizer.momentum", MOMENTUM, "torch's own")
-        of.default("optimizer.adjust_lr", "match_rms_adamw", "learning rates for AdamW fit it")
-        of.default("optimizer.adamw_lr", of.get("optimizer.lr"), "that of the hidden matrices")
+        of.default("optimizer.adjust_lr", "match_rms_adamw", "fits learning rates that were chosen for AdamW")
+        of.default("optimizer.adamw_lr", of.get("optimizer.lr"), "the learning rate of the hidden matrices")
     if optimizer in SCHEDULE_FREE and of.values["schedule"].origin.kind == DEFAULT:
         of.set("schedule", "constant", f"{optimizer} needs no decay", DEFAULT)
     if schedule in FACTORS:
         of.default("schedule.factor", FACTORS[schedule], "transformers' own")
         of.default("schedule.patience", PATIENCE, "transformers' own")
     if schedule == "greedy":
-        of.default("schedule.max_lr", Amount("share", 1.0), "the peak is the highest")
+        of.default("schedule.max_lr", Amount("share", 1.0), "`lr` is the highest learning rate")

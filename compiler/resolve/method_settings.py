@@ -90,7 +90,7 @@ class MethodCheck:
             owners = ", ".join(row.methods)
             instead = f"leave `{row.name}` out"
             if path == "batch.seq":
-                instead = f"{method} counts `max_prompt` and `max_completion`"
+                instead = f"{method} limits rows by `max_prompt` and `max_completion`"
             self.problems.report(
                 "XP126",
                 f"`{row.name}` is not a setting of {method}",

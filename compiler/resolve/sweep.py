@@ -252,7 +252,7 @@ class _Reader(Reporter):
             self.problem("XP880", f"`{node.name.text}` has no values", node.value.span, "", f"write `{form}`", form)
             return None
         if path in self.loaded.over or (path in HEADER.values() and self.loaded.over & set(HEADER.values())):
-            return None  # a spec that extends this one states the setting, so this sweep would have no effect
+            return None  # ignore the list, because a spec that extends this one states the setting
         either = tuple(HEADER.values()) if path in HEADER.values() else (path,)
         next_to = next((self.loaded.stated[one] for one in either if one in self.loaded.stated), None)
         if next_to is not None:
@@ -260,7 +260,7 @@ class _Reader(Reporter):
                 "XP885",
                 f"`{node.name.text}` is set both outside and inside the sweep",
                 node.name.span,
-                "the run uses these values",
+                "the members use these values",
                 f"delete the `{node.name.text}` outside of the sweep",
                 related=(evolve(next_to.label, text="not this"),),
             )

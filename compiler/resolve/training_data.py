@@ -35,7 +35,8 @@ def find_data(
     for row in rows:
         source, found = find_source(row, reading)
         if "data.prompt_template" in values and context is None and source.wording is None:
-            source = evolve(source, context=None)  # the prompt template already inserts the column `context`
+            # the prompt template inserts the column `context`, so the column is not appended to the prompt
+            source = evolve(source, context=None)
         sources.append(source)
         if rows is not loaded.rows and explained:
             found = [one for one in found if one.code != "XP110"]
@@ -59,7 +60,7 @@ def _rows(loaded: MergedSpec, data: Ref | String, label: Label, problems: Proble
         named = isinstance(data, Ref) and data.name in (title, "")
         replaced = header is loaded.file.source and block.source is not header
         if title != "data" and not named and replaced:
-            pass  # the block comes from a base, and the `train` line of this spec names other data
+            pass  # no error: the block comes from a base, and the `train` line of this spec names other data
         elif title != "data" and not named:
             written = header.slice(data.span)
             problems.report(

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 EVALUATED: Final = ("data.holdout", "eval.split", "eval.data")
 """Settings that select evaluation rows. A run evaluates if at least one of them has a value."""
 CALLED: tuple[WeightedPath, ...] = ("method.tools", "method.environment")
-"""Settings whose value names functions or classes. The model may call them while it generates."""
+"""Settings whose value names functions or classes that the model may call while it generates."""
 
 
 @record

@@ -69,7 +69,7 @@ class Getters:
         return None if found is None or found.origin.label is None else evolve(found.origin.label, text=text)
 
     def location(self, path: Path, text: str = "") -> Label:
-        """Like `label`, but a setting that the spec does not state has the location of the model in the `train`
+        """The location of a setting (see `label`) or, if the spec does not state it, of the model in the `train`
         line.
         """
         return self.label(path, text) or evolve(self.model.label, text=text)

@@ -63,7 +63,7 @@ class Facts:
     """
     mask_mixes: Names
     """Families whose attention mask ignores position ids on this stack. `isolate_mask` is nevertheless true, because
-    the masks of other families read them.
+    the masks of other families read position ids.
     """
     fused_head_fails: Names
     """Families whose models fail in the trainer's loss if the loss uses the fused head (`fused_head`)."""

@@ -71,7 +71,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "stack", help="name of a folder that contains a policy.toml and lies next to this script, such as trl-1.16"
     )
-    parser.add_argument("--fold", action="store_true", help="keep what was introspected, fold the policy in again")
+    parser.add_argument("--fold", action="store_true", help="replace only the policy in the table; needs no library")
     parser.add_argument("--pins", action="store_true", help="print the packages of the stack's environment")
     parser.add_argument("-o", "--output", help="where to write; - is standard output")
     options = parser.parse_args(argv)

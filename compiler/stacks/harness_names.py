@@ -42,7 +42,7 @@ def unsafe_files(root: str) -> set[str]:
     found, parents = set[str](), dict[str, str]()
     for folder, _, names in os.walk(root):
         for name in names:
-            if "yaml" not in name:  # a template file of lm-eval has no ending such as .yaml
+            if "yaml" not in name:  # lm-eval's template files end in words such as `_template_yaml`, not in `.yaml`
                 continue
             path = os.path.join(folder, name)
             with open(path, encoding="utf-8", errors="replace") as handle:

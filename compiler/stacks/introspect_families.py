@@ -99,7 +99,7 @@ def positions() -> dict[str, Any]:
     for kind in sorted(auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES):
         try:
             config = transformers.CONFIG_MAPPING[kind]()
-        except ValueError:  # musicgen's configuration needs the configurations of several models
+        except ValueError:  # musicgen's class, for example, has no default configuration
             continue
         if getattr(config, "rope_theta", None) is None:
             continue
