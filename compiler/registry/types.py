@@ -53,7 +53,7 @@ class Decoder:
 
     @property
     def uneven(self) -> bool:
-        """Whether the model has MLPs next to the experts, and layers without experts, as DeepSeek V3."""
+        """Whether the model has MLPs next to the experts, and layers without experts, as DeepSeek V3 has."""
         return self.experts > 0 and self.latent > 0
 
 

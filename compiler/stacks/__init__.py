@@ -71,7 +71,9 @@ class Family:
 
 @entity  # a stack's `repr` is its name, because a generated `repr` would print the complete table
 class Stack:
-    """A supported stack, such as `trl-1.16`. Arguments `config` are the paths of classes, such as `trl.SFTConfig`."""
+    """A supported stack, such as `trl-1.16`. The argument `config` of its methods is the dotted name of a class, such
+    as `trl.SFTConfig`.
+    """
 
     name: str
     table: Mapping[str, Mapping[str, Json]]
@@ -161,7 +163,7 @@ class Stack:
 
     @cached_property
     def removed(self) -> Mapping[str, str]:
-        """Maps arguments of other versions to reasons. This stack neither has nor replaces these arguments."""
+        """Maps each argument of other versions that this stack neither has nor replaces to the reason."""
         return {name: str(reason) for name, reason in self._policy("removed").items()}
 
     def rename(self, old: str) -> str | None:

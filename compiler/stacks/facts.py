@@ -58,8 +58,8 @@ class Facts:
     flash_mixes: Names
     """Families whose flash attention ignores position ids, so that packed documents attend to each other."""
     decays_norms: Names
-    """Families in which the trainer applies weight decay to norms, because it does not recognize these norms, neither
-    by their class nor by their name.
+    """Families in which the trainer applies weight decay to norms, because it recognizes these norms neither by their
+    class nor by their name.
     """
     mask_mixes: Names
     """Families whose attention mask ignores position ids on this stack. `isolate_mask` is nevertheless true, because
@@ -279,7 +279,7 @@ class Facts:
     reward_computes_metrics: bool
     """Whether the reward trainer gives transformers a function `compute_metrics`, which measures a whole evaluation."""
     reward_given: Names
-    """Keyword arguments that a reward function gets from the trainer. It also gets the columns of the rows."""
+    """Keyword arguments that a reward function gets from the trainer, in addition to the columns of the rows."""
     reward_runs_twice: bool
     """Whether the reward trainer runs two forward passes before the backward pass, one for each answer of a pair."""
     save_multiples_rounded: bool
