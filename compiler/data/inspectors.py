@@ -162,7 +162,7 @@ def _inspect_tokens(values: list[object], number: int, roles: Counts) -> tuple[I
     if not values:  # the row does not fit the format, so there is nothing to count
         return (), None
     ids, labels, learned = map(_list, values[:3])
-    # the first token is never predicted, so it is left out
+    # no token predicts the first one, so it never counts in the loss
     found = set[str]() if any(learned[1:]) else {"empty_answer"}
     if any(mine and label != token for token, label, mine in zip(ids, labels, learned, strict=True)):
         found.add("other_labels")

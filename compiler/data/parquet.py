@@ -34,7 +34,7 @@ of row groups are skipped.
 DEEP = 16
 """The largest depth of nested structs and lists in a footer that is read. A normal footer has a depth of eight."""
 VERSION, LIST = 0x15, 0x19
-"""The bytes in a footer in front of its first two fields: the version (a number of one byte) and the schema (a
+"""The headers, in Thrift's compact protocol, of a footer's first two fields: the version (an integer) and the schema (a
 list).
 """
 SCHEMA, ROWS = 2, 3
@@ -143,7 +143,7 @@ def _add_keys(schema: Schema, at: int, above: str, skipped: int, found: dict[str
 
 
 def _schema(data: _Compact) -> tuple[Schema, int]:
-    """The elements of the schema, and the number of rows."""
+    """Read the footer of a Parquet file. Returns a pair: the elements of the schema, and the number of rows."""
     found: dict[int, object] = {}
     for number, value in data.fields(0):
         found[number] = value

@@ -1,4 +1,4 @@
-"""Check whether the rows of a file have the shape of their format. The runtime makes the same checks
+"""Check whether the rows of a file fit the format that the spec states for them. The runtime makes the same checks
 (runtime/core/rows.py).
 """
 

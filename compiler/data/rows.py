@@ -129,8 +129,8 @@ def all_texts(sources: tuple[DataSource, ...]) -> bool:
 
 
 def column_shape(path: str, head: bytes, name: str) -> str | None:
-    """The format of a file in which only the column `name` is useful: `text`, or the format of a chat. The first row
-    decides. None if this column has neither a text nor a chat.
+    """The format of a file of which only the column `name` is read: `text`, or the format of a chat, such as
+    `messages`. The first row decides. None if this column has neither a text nor a chat.
     """
     if path.lower().endswith(".csv") or isinstance(first_row(head.decode("utf-8", "replace"))[0].get(name), str):
         return "text"

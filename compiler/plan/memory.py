@@ -114,7 +114,7 @@ def _layer(load: Load, attention: str) -> float:
             moved = saved(after, load.facts, load.length) - saved(before, load.facts, load.length)
             return saved(tuned, load.facts, load.length, load.rank) + moved
     if load.family in IMAGE_FAMILIES:
-        raise UnknownMemory("a model that reads images needs memory for them, too, which depends on their sizes")
+        raise UnknownMemory("the memory of a model that reads images also depends on the sizes of the images")
     requested = f"{load.mode}/{attention} with {load.stack}"
     raise UnknownMemory(f"no coefficients of `{load.family}` for {requested}: `make coefficients` measures them")
 
@@ -129,7 +129,9 @@ def _row(load: Load, mode: str, attention: str) -> Mapping[str, float] | None:
 
 
 def _slides(load: Load) -> bool:
-    """Whether some layers have a sliding window and rows are longer than it (transformers 5.23, masking_utils.py)."""
+    """Whether some layers have a sliding window, and rows are longer than this window (transformers 5.23,
+    masking_utils.py).
+    """
     return 0 < load.facts.window <= load.length
 
 

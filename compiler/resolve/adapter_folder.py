@@ -105,8 +105,8 @@ def _state(values: dict[Path, Value], config: dict[str, object], kind: str, fold
 
 
 def _bits(folder: str, workspace: Workspace) -> int | None:
-    """To how many bits the base was quantized when xpc trained the adapter: 4 or 8. None if the base was not quantized,
-    and 0 if this is unknown.
+    """The number of bits, 4 or 8, to which the base was quantized when xpc trained the adapter. None if the base was
+    not quantized, and 0 if this is unknown.
     """
     marker = f"{folder}/xpc_run.json"
     try:

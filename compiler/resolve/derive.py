@@ -235,7 +235,7 @@ class Derivation(OpenSpec):
         name = "bf16" if gpu.bf16_tflops is not None else "fp32"
         reason = f"compute capability {gpu.compute_capability} {'has' if name == 'bf16' else 'has no'} bf16"
         self.set("precision", name, reason, DEFAULT)
-        alone = "; `precision fp32(tf32)` computes in TF32 alone" if "precision.tf32" in self.values else ""
+        alone = "; `precision fp32(tf32)` computes in TF32 instead" if "precision.tf32" in self.values else ""
         message = f"the spec states no precision: xpc takes {name} on {gpu.name} ({reason})"
         self.note("precision", message, f"`precision {name}` states this choice{alone}")
 

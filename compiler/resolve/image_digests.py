@@ -34,7 +34,7 @@ LARGEST = 64 * 2**20
 the same limit.
 """
 MANY = 20_000
-"""Progress is printed after each multiple of this number of images."""
+"""A line about the progress is printed each time this many more images have been read."""
 UNREAD = ImageList("", b"", "", 0, 0)
 Known = MutableMapping[tuple[str, str], ImageList | None]
 """A cache of the lists of images that this command has made. The keys are the path of a data source and the digest of
@@ -76,7 +76,7 @@ def with_listed(spec: CheckedSpec, workspace: Workspace, read: Callable[[str], b
 
 
 def listing(spec: CheckedSpec, images: Mapping[str, ImageList]) -> CheckedSpec:
-    """Return the spec with these lists of images, and add the lists to the files of its bundle."""
+    """Return the spec with the given lists of images, and add the lists to the files of its bundle."""
     if not images:
         return spec
     bundled = {**spec.bundled, **{one.name: one.data for one in images.values() if one.name}}

@@ -115,7 +115,9 @@ class _Finder:
         return source
 
     def _with_reading(self, source: DataSource) -> DataSource:
-        """The source with the settings of its block that say how rows are read. They hold for all files of a folder."""
+        """The source with the settings of its block that say how rows are read. These settings hold for all files of a
+        folder.
+        """
         text_file = ((source.parts or (source,))[0].path or "").lower().endswith(".txt")
         source = evolve(
             source,

@@ -145,7 +145,7 @@ class _Reader(Reporter):
         return (isinstance(head, Call) and head.name.text == "zip") or (isinstance(head, Ref) and head.name == "zip")
 
     def zip(self, node: Clause | Value) -> None:
-        """Read a zip, which pairs lists: `gbs = [128, 256]` and `micro = [16, 8]` give two picks, not four."""
+        """Read a zip, which pairs lists: `gbs = [128, 256]` and `micro = [16, 8]` give two combinations, not four."""
         head = node.head if isinstance(node, Clause) else node
         body = [*(head.args if isinstance(head, Call) else ()), *(node.body if isinstance(node, Clause) else ())]
         axes = []

@@ -57,7 +57,9 @@ class Getters:
         return None if found is None else found.value
 
     def written(self, path: Path) -> bool:
-        """Whether the spec or one of its bases states the setting. Raises KeyError if `path` is not a setting."""
+        """Whether the spec, or a spec that it extends, states the setting. Raises KeyError if `path` is not a
+        setting.
+        """
         found = of_path(self.values, path)
         return found is not None and found.origin.kind in (SPEC, BASE)
 

@@ -123,7 +123,7 @@ class ImageList:
 
 @record
 class EvalSet:
-    """One evaluation set: its name, which is in its metrics' names, and its sources, whose rows are joined.
+    """One evaluation set: its name, which the names of its metrics contain, and its sources, whose rows are joined.
 
     `prompt` is the column with the prompt, if the set's `data` block states it.
     """
