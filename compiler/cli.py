@@ -211,7 +211,7 @@ def _of_preview(checked: Checked, workspace: Workspace) -> list[Diagnostic]:
             return found
     if all(one.content is not None and not (one.path or "").lower().endswith(".parquet") for one in spec.data):
         return []
-    from xpc.compiler.data import unread_rows  # imported late, because `check` reads most data
+    from xpc.compiler.data import unread_rows  # imported late, because `check` reads all rows of most specs
 
     return unread_rows.note(spec)
 
@@ -257,8 +257,8 @@ def _compile(options: Options) -> int:
 
 
 def _written(checked: Checked, out: str, root: str) -> Iterator[str]:
-    """Yield the lines to print about a bundle that was written to `out`: files that the run needs although the bundle
-    has no copy of them, and the commands that launch the bundle. `root` is the spec's folder.
+    """Yield the lines to print about a bundle that was written to `out`: the files that the run needs and the bundle
+    lacks, and the commands that launch the bundle. `root` is the spec's folder.
     """
     from xpc.compiler.engines.engine import engine
     from xpc.compiler.resolve.weights import local_models

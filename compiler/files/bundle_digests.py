@@ -113,7 +113,7 @@ def copies_spec(data: bytes, spec: bytes) -> bool:
 
 
 def files_at_top(folder: str) -> dict[str, str]:
-    """The digests of the files directly in a folder. Raises UsageError if one is not a regular file."""
+    """The digests of the files directly in a folder. Raises UsageError if one of these files is not regular."""
     with os.scandir(folder) as entries:
         names = sorted(one.name for one in entries if not one.is_dir(follow_symlinks=False))
     return {name: sha256(read_regular(os.path.join(folder, name))).hexdigest() for name in names}

@@ -28,6 +28,6 @@ def digest(data: bytes) -> str:
 
 
 shared_digest = lru_cache(maxsize=256)(digest)
-"""Like `digest`, but the digests are cached. This saves time for a sweep, whose members share the trainer and the data
-files.
+"""Compute a digest (see `digest`) and cache it. This saves time for a sweep, whose members share the trainer and the
+data files.
 """

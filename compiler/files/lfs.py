@@ -14,6 +14,6 @@ MOST = 1024
 
 
 def pointer(data: bytes) -> tuple[str, int] | None:
-    """The digest and the size of the file that a pointer stands for. None if the data is not a pointer."""
+    """The digest and the size of the file that a Git LFS pointer stands for. None if `data` is not a pointer."""
     found = POINTER.fullmatch(data) if len(data) <= MOST and data.startswith(b"version ") else None
     return None if found is None else (found[1].decode(), int(found[2]))

@@ -78,7 +78,7 @@ rule XP791 reports such names.
 WORD = r"[^\s\"`',()\[\]{}]{7,}[^\s\"`',()\[\]{}.:;]"
 """Matches a word of at least eight characters in a message; the word may be a value that the message quotes."""
 QUOTED = (40, 60, 80, 100, None)
-"""If a message quotes a long value, it cuts the value to one of these lengths. None stands for the full length."""
+"""The lengths to which messages cut a long value that they quote. None stands for the full length."""
 
 
 def masked(text: str, codes: Iterable[str] = ()) -> str:

@@ -1,5 +1,5 @@
-"""Handle standard streams that are closed, full, or no longer read by the other program. If a stream fails in one of
-these ways, xpc reports a failed write, and not an error in the spec.
+"""Handle standard streams that are closed, full, or no longer read by the program at the other end. For such a stream,
+xpc reports a failed write, and not an error in the spec.
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ class Workspace:
 
         A spec may come from a stranger. The files that it names are copied into a bundle that others can read, or
         quoted in a diagnostic. Therefore `../../.ssh/id_ed25519` is refused, and a link to this file is refused, too.
-        Templates and bases in a folder next to the spec's folder are allowed.
+        Templates and extended specs in a folder next to the spec's folder are allowed.
         """
         try:
             home, path = os.path.realpath(self.root), os.path.realpath(self.locate(written, base)[1])

@@ -28,7 +28,8 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     try:
         from xpc.compiler.language_server.server import SERVER
     except ImportError as error:
-        if (error.name or "").startswith("xpc"):  # the module that is missing is a part of xpc itself, and not pygls
+        # a missing module of xpc itself is a bug, and is not reported as a missing pygls
+        if (error.name or "").startswith("xpc"):
             raise
         from xpc.compiler.files.package import install_command
 

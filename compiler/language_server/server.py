@@ -144,7 +144,7 @@ def closed(server: LanguageServer, params: types.DidCloseTextDocumentParams) -> 
 
 @SERVER.feature(types.TEXT_DOCUMENT_HOVER)
 def hovered(server: LanguageServer, params: types.HoverParams) -> types.Hover | None:
-    """The explanation of a word: its default, its value in this spec and the emitted arguments."""
+    """The explanation of a word: its default, its value in this spec and the trainer arguments that it becomes."""
     document = server.workspace.get_text_document(params.text_document.uri)
     source = as_source(document.source)
     location = context_in(document, source, params.position)

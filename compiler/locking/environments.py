@@ -96,8 +96,8 @@ def resolve(requested: Mapping[str, tuple[str, ...]], python: str) -> dict[str, 
             continue
         try:
             out[name] = Environment(lines, _resolved((*base, *lines), python, until))
-        # The packages of this file conflict with requirements.txt. A separate pip command installs them, so they are
-        # also resolved separately.
+        # The packages of this requirements file conflict with requirements.txt. Because a separate pip command installs
+        # them, they are also resolved separately.
         except ResolveError:
             out[name] = Environment(lines, _resolved(lines, python, until))
     return out

@@ -32,7 +32,7 @@ def _sources(checked: Checked) -> Iterator[DataSource]:
 
 
 def digests(checked: Checked, workspace: Workspace) -> dict[str, str]:
-    """Map the name of each file that affects the run, as the spec has it, to the digest of the file."""
+    """Map each file that affects the run to its digest. The keys are the names of the files in the spec."""
     reads = {name: digest for spec in specs(checked) for name, digest in spec.inputs.items()}
     out = {name: f"sha256:{digest}" for name, digest in reads.items() if name != workspace.lock}
     for spec in specs(checked):

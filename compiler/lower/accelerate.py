@@ -89,7 +89,7 @@ def accelerate(spec: Spec) -> dict[str, Json]:
 
 def _fp8(spec: Spec) -> dict[str, Json]:
     """The configuration of torchao for fp8. The option `enable_fsdp_float8_all_gather` is on only under FSDP. Without
-    FSDP, it would give weights that safetensors cannot save (RuntimeError).
+    FSDP, the option would give weights that safetensors cannot save (RuntimeError).
 
     Source: accelerate 1.15 `utils/dataclasses.py` (`AORecipeKwargs`); confirmed by running it on a CPU.
     """

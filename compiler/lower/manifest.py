@@ -44,7 +44,7 @@ class Identity:
 
 @record
 class ModelEntry:
-    """The resolved model. `architecture` says from where its sizes are known, such as the registry."""
+    """The resolved model. `architecture` is the source of its sizes, such as the registry."""
 
     id: str | None = None
     path: str | None = None

@@ -147,7 +147,7 @@ def lora_section(spec: Spec) -> Adapter | None:
 
     Under FSDP and ZeRO-3, the storage dtype of 4-bit weights is the dtype of the other weights, because these
     strategies cannot shard weights of different dtypes together (accelerate 1.15, utils/fsdp_utils.py). With other
-    strategies it is a byte, the default of bitsandbytes.
+    strategies, the storage dtype is uint8, the default of bitsandbytes.
     """
     if not spec.lora:
         return None

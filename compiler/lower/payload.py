@@ -34,7 +34,7 @@ def payload(spec: Spec) -> Payload:
     """The content of `trainer_args.json`. Its key `format` is the version of the file's layout."""
     method, stated, groups = method_section(spec), arguments(spec), muon(spec)
     extra = spec.extra.get("deepspeed", {})
-    # In a run with Muon, the argument `optim` names only the AdamW for the other weights.
+    # In a run with Muon, the argument `optim` names only the AdamW for the weights that Muon does not train.
     divisible = {**stated, "optim": "muon"} if groups is not None else stated
     divided = division(method, divisible, distributed_type(spec), spec.by_fsdp1, spec.context_parallel, extra)
     plan: Payload = {

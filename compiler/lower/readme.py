@@ -173,8 +173,8 @@ def _server(spec: Spec) -> list[str]:
         command,
         "```",
         "",
-        "`XPC_VLLM_HOST` names its host for `launch.sh` (default: this machine). `XPC_VLLM` names the program of the",
-        f"server (`{spec.stack.facts.vllm_program}`), if the server has its own environment.",
+        "`XPC_VLLM_HOST` names the server's host for `launch.sh` (default: this machine). `XPC_VLLM` names the",
+        f"server's program (`{spec.stack.facts.vllm_program}`), if the server has its own environment.",
     ]
 
 

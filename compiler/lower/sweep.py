@@ -131,7 +131,7 @@ def _readme(first: Spec, members: Sequence[Member]) -> str:
         *(f"{command:{width}}  # {what}" for command, what in commands),
         "```",
         "",
-        "After a stop the same command resumes. A member's folder can be copied away and run alone.",
+        "After an interruption, the same command resumes the runs. A member's folder can be copied away and run alone.",
         "",
         "| | |",
         "|---|---|",

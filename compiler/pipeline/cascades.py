@@ -23,7 +23,7 @@ MORE = "XP006"
 
 
 def causes(found: Sequence[Diagnostic], name: str) -> list[Diagnostic]:
-    """The errors that are in the spec itself, and not in its bases, and that have an edit. If the edits of two errors
+    """The errors in the spec itself, not in a spec that it extends, that have an edit. If the edits of two errors
     overlap, only the first error is returned.
     """
     out: list[Diagnostic] = []
@@ -70,7 +70,7 @@ def in_one_round(
     known = {(one.code, one.message, place) for one in found for place in (_start(one), None)}
     later = [one for one in after if _is_cause(one, name) and (one.code, one.message, _start(one, places)) not in known]
     if any(one.code == MORE for one in found):
-        later = []  # these errors may be in the text already, among the findings that are not shown
+        later = []  # the text may already have the errors `later`, among the findings that are not shown
     return tuple(_with_later(kept, later, source, places))
 
 

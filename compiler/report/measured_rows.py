@@ -254,7 +254,7 @@ def _memory_why(real: float, peak: Span) -> str:
 
 
 def data_rows(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
-    """Rows for the number of rows in the data, and for how many of these lost tokens or have nothing to learn."""
+    """Table rows about the data: how many rows it has, and how many of them lost tokens or have nothing to learn."""
     counts = {} if run is None else run.data
     rows = number(counts.get("rows"))
     row = Row("Data", "rows", actual="" if rows is None else f"{rows:,.0f}")

@@ -132,7 +132,7 @@ def _settings(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
     for path, value in spec.values.items():
         setting = BY_PATH[path]
         if path.startswith("launch.") and spec.text("launch") not in readers(setting):
-            continue  # settings of another engine come from the extended spec, and this run does not use them
+            continue  # skip a setting of another engine, which the spec inherited from a spec that it extends
         shown = with_original_names(show(setting, value.value), one.copies_of)
         text, written = cut(shown, quoted=False), value.origin.kind in (SPEC, BASE)
         row = Row("Settings", path, text if written else "", text, why="" if written else value.origin.name)

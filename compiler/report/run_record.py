@@ -27,7 +27,7 @@ SUMMARY, METRICS, MEASURED, MARKER = "summary.json", "metrics.jsonl", "measured.
 FILES = {SUMMARY, METRICS, MARKER, MEASURED}
 """A folder is the output of a run if it contains at least one of these files."""
 LARGEST_TABLE = 16 * 2**20
-"""A file of the run that is not the table of metrics is read only up to this many bytes."""
+"""Any file of the run except metrics.jsonl is read only up to this many bytes."""
 MOST_EVENTS = 1_000_000
 MOST_ENTRIES = 100_000
 """Maximum number of file names that are read from the run's folder."""

@@ -35,9 +35,9 @@ from xpc.grammar.package_data import read_text
 from xpc.grammar.record import evolve, record
 
 EPILOG = (
-    "Without an option it writes the probes and a script that runs them. Probes do not change what is learned: global "
-    "batch, lengths, rows and loss are those of the spec. Exit status: 0 written or read, 1 the spec does not compile "
-    "or no probe finished, 2 wrong usage."
+    "Without options, the command writes the probes and a script that runs them. Probes do not change what is learned: "
+    "global batch, lengths, rows and loss are those of the spec. Exit status: 0 written or read, 1 the spec does not "
+    "compile or no probe finished, 2 wrong usage."
 )
 
 
