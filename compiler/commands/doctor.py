@@ -34,8 +34,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "xpc doctor", description="Check this machine before runs: Python, packages, GPUs, disks, tokens.",
         epilog=EPILOG,
     )  # fmt: skip
-    parser.add_argument("--python", metavar="PATH", help="the interpreter (default: launch.sh's, $PYTHON or python3)")
-    parser.add_argument("--target", choices=stacks.names(), default=stacks.DEFAULT, help="the stack to compare with")
+    parser.add_argument("--python", metavar="PATH", help="the interpreter to check (default: $PYTHON or python3)")
+    parser.add_argument("--target", choices=stacks.names(), default=stacks.DEFAULT, help="the stack to check for")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="output format (default: text)")
     return parser.parse_args(list(arguments))
 

@@ -205,6 +205,6 @@ KINDS: dict[str, tuple[Callable[[], list[Row]], str]] = {
     "stacks": (_stacks, "versions of the libraries for `target`"),
     "recipes": (_recipes, "published recipes for `xpc new FILE --from RECIPE`"),
     "codes": (_codes, "codes of messages, for `xpc explain CODE`"),
-    "advisories": (_advisories, "known wrong results of the libraries"),
+    "advisories": (_advisories, "known bugs of the libraries that make results wrong"),
 }
 """Maps the name of each list to a pair: a function that returns the rows of the list, and a description of the rows."""

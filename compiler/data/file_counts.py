@@ -26,8 +26,8 @@ PROMPTED = ("preference", "unpaired", "prompt_completion")
 
 
 class FileCounts:
-    """Counts over all rows that were given to `add`. `characters` maps lengths of texts to numbers of texts. A length
-    is rounded down to three binary digits: 1,000 counts as 896.
+    """Counts over all rows that were given to `add`. `characters` maps each length to the number of texts with this
+    length. A length is rounded down to its three highest binary digits: 1,000 counts as 896.
     """
 
     def __init__(self, shape: str, names: Sequence[str]) -> None:

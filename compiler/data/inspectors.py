@@ -143,8 +143,8 @@ def _inspect_text(values: list[object], number: int, roles: Counts) -> tuple[Ite
 
 
 def tokens(values: list[object], names: tuple[str, ...]) -> tuple[list[object], int]:
-    """Return a pair for a valid row of tokens. Its first member is a list: the ids, the labels, whether each token
-    counts in the loss, and the `attention_mask`. Its second member is the largest id.
+    """For a valid row of tokens, return a pair: the list `[ids, labels, learned, attention_mask]`, and the largest
+    number among ids and labels. `learned` says for each token whether it counts in the loss.
     """
     parts = {part: values[names.index(name)] for part, name in token_columns(names).items()}
     ids, labels = parts["input_ids"], parts.get("labels", parts["input_ids"])

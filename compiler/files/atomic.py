@@ -21,8 +21,8 @@ from xpc.compiler.files.digest import sha256
 from xpc.compiler.files.inputs import UsageError
 
 NEW, OLD = "new", "old"
-"""Names of two folders inside the hidden folder. Files are first written to the folder `new`. If the system cannot
-exchange this folder with an existing one in one step, the existing folder is moved to `old`.
+"""Names of two folders inside the hidden folder of a write. Files are first written to the folder `new`. If the system
+cannot exchange this folder with an existing one in one step, the existing folder is moved to `old`.
 """
 HERE, EXCHANGE = -100, 2
 """The values of AT_FDCWD and RENAME_EXCHANGE for Linux' renameat2(2)."""

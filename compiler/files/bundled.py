@@ -58,8 +58,8 @@ class BundleWorkspace(Workspace):
         return name, next((one for one in locations if os.path.lexists(one)), inside)
 
     def locate_image(self, folder: str, written: str) -> str | None:
-        """Like Workspace.locate_image, but the images are searched for outside of the bundle, as in a run, because a
-        bundle has no copies of images.
+        """The path of an image (see Workspace.locate_image). It is searched for outside of the bundle, as in a run,
+        because a bundle has no copies of images.
         """
         roots = [self.data_root] if self.data_root else []
         locations = [os.path.join(one, folder) for one in (*roots, *_folders_above(self.root))]
@@ -67,15 +67,17 @@ class BundleWorkspace(Workspace):
         return None if found is None else inside_of(found, written)
 
     def kind(self, written: str, base: str = "") -> str:
-        """Like Workspace.kind, but a path is also a folder if the bundle has copies of files from it."""
+        """The kind of a path (see Workspace.kind). A path is also a folder if the bundle has copies of files from
+        it.
+        """
         return "folder" if self._inside(self.locate(written, base)[0]) else Workspace.kind(self, written, base)
 
     def walk(self, written: str) -> list[str]:
-        """Like Workspace.walk, but for a data folder, the result lists the copies of its files in the bundle."""
+        """The files of a folder (see Workspace.walk); for a data folder, the copies of its files in the bundle."""
         return self._inside(self.locate(written)[0]) or Workspace.walk(self, written)
 
     def outside_fault(self, written: str, base: str = "", endings: tuple[str, ...] = TEXTS) -> str:
-        """Like Workspace.outside_fault, but a copied file is checked under its name in the spec."""
+        """Why a file is refused (see Workspace.outside_fault). A copied file is checked under its name in the spec."""
         name = self.locate(written, base)[0]
         if name not in self.copies_of:
             return Workspace.outside_fault(self, written, base, endings)

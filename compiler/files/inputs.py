@@ -60,8 +60,8 @@ def _similar(path: str) -> str:
 
 
 def open_spec(full: str, data: bytes) -> tuple[bytes, str, Workspace]:
-    """Like `read_spec`, but the caller gives the contents of the spec, so the file need not exist. `full` is its
-    absolute path.
+    """Return what `read_spec` returns, for a spec with the contents `data`. The file at its absolute path `full` need
+    not exist.
     """
     folder = os.path.dirname(full)
     workspace = Workspace(folder, lock=os.path.basename(full) + ".lock")

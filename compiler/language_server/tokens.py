@@ -1,5 +1,5 @@
-"""Highlight a spec by meaning. The same word can be a setting in one place and a choice in another, and each meaning
-has its own colour.
+"""Highlight a spec by meaning. A word such as `optimizer` can be a setting in one place and a choice in another; each
+meaning has its own colour.
 """
 
 from __future__ import annotations

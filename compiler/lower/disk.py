@@ -48,7 +48,7 @@ def disk(spec: Spec) -> Disk | None:
     model = saved * weight
     full = optimizer_states(spec, facts, trained, weight)
     if spec.zero_stage in (1, 2):
-        # DeepSpeed also writes the weights into its own checkpoint
+        # DeepSpeed's own checkpoint contains the weights, too
         full += model
         # A tied weight is saved under both of its names: in the model's file or, for adapters, in DeepSpeed's
         # checkpoint.
@@ -138,7 +138,7 @@ def _checkpoints(spec: Spec) -> int:
     elif every.unit == "epoch":
         saves = ceil(spec.real("train.epochs")) if spec.get("train.steps") is None else None
     elif every.value >= 1 and steps is not None:
-        saves = max(1, ceil(steps / every.value))  # rounded up, because the last step also saves a checkpoint
+        saves = max(1, ceil(steps / every.value))  # round up, because the last step also saves a checkpoint
     if isinstance(keep, int):
         most = keep + (2 if best(spec) else 1)
         return most if saves is None else min(most, saves)

@@ -177,7 +177,7 @@ def _format(source: DataSource) -> str:
 
 
 def _corpus(spec: Spec) -> str:
-    """Choose a title for the block of training data that differs from the titles of all evaluation sets."""
+    """The title of the block of training data: one that no evaluation set has, such as `corpus`."""
     taken, name = {one.name for one in spec.evaluated}, "corpus"
     while name in taken:
         name += "_"

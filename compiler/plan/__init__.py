@@ -36,8 +36,8 @@ def packed_bytes(bits: int, nested: bool) -> float:
     number of weights in the block).
 
     4-bit weights have a float32 scale for each block of 64 weights. With nested (double) quantization, each scale takes
-    one byte, and 256 scales share one float32. 8-bit weights have one float32 for each row, which counts as one more
-    thousandth (bitsandbytes 0.50, `quantize_4bit`, `Int8Params`).
+    one byte, and 256 scales share one float32. 8-bit weights have one float32 for each row, which counts as 0.001 bytes
+    per weight (bitsandbytes 0.50, `quantize_4bit`, `Int8Params`).
     """
     if bits == 8:
         return 1.001

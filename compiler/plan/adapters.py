@@ -1,5 +1,5 @@
-"""Compute that memory of a layer's adapters which the measured table (coefficients.json) does not contain: temporary
-tensors, and the tensors that other kinds of adapters save in addition to those that LoRA saves.
+"""Compute the memory of a layer's adapters that is not in the measured table (coefficients.json): temporary tensors,
+and the tensors that other kinds of adapters save in addition to those that LoRA saves.
 
 The table was counted on real models with LoRA. DoRA, rotations (OFT) and LoHa save the tensors that LoRA saves, and
 further ones. For VeRA, LoHa and MiSS, the sum of the table and this module is an upper bound: the table contains
@@ -33,9 +33,7 @@ def component(load: Load) -> str:
 
 
 def of_token(load: Load) -> float:
-    """Bytes per token and layer that adapters save in addition to what LoRA saves. The measured table contains LoRA's
-    bytes.
-    """
+    """Bytes per token and layer that adapters save in addition to LoRA's bytes, which are in the measured table."""
     tuned = load.adapters
     if tuned is None:
         return 0.0

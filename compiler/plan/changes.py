@@ -162,8 +162,8 @@ def _written_micros(spec: Spec, most: int | None = None) -> Sequence[int]:
 
 
 def _with(spec: Spec, strategy: str, micro: int, toggles: Settings) -> Settings:
-    """The settings that give a spec this strategy and micro-batch. Settings that already have these values in the spec
-    are left out.
+    """The settings to change so that a spec has this strategy, micro-batch and recomputation. Settings that already
+    have their new value are left out.
     """
     other: Settings = {} if strategy == spec.text("strategy") else {"strategy": strategy}
     return {**other, **micro_settings(spec, micro), **toggles}
@@ -182,7 +182,7 @@ def _apart(found: Iterable[Change]) -> Iterator[Change]:
 
 
 def planned(spec: Spec, now: Plan, settings: Settings) -> Change:
-    """Plan the run with only these settings changed. Return the change with its relative speed."""
+    """Plan the run with only the settings `settings` changed. Return the change with its relative speed."""
     return _change(now, settings, plan(changed(spec, settings)))
 
 

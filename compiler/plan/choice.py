@@ -98,8 +98,8 @@ def unset(spec: Spec) -> list[Path]:
 
 
 def rechosen(spec: Spec, settings: Settings) -> Spec:
-    """The spec, as if a user had written these settings into it. The plan chooses again the settings that the changed
-    spec does not state.
+    """A copy of the spec as if a user had written these settings into it: the plan chooses again all settings that the
+    changed spec does not state.
     """
     left = [path for path in unset(spec) if path not in settings]
     usual: dict[Path, object] = {"strategy": "ddp"} if "strategy" in left else {}

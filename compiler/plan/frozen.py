@@ -1,5 +1,5 @@
-"""With `freeze`, a run trains only some weights. This module counts how many parameters are trained, and through how
-many layers a gradient passes.
+"""For a run with `freeze`, which trains only some weights: count the trained parameters, and the layers through which a
+gradient passes.
 """
 
 from __future__ import annotations

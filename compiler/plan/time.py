@@ -147,8 +147,8 @@ def parts(work: Work) -> list[float]:
 
 
 def of_another_chip(work: Work, measured: Sequence[float], share: float, least: float) -> float:
-    """The factor by which matrix products and attention take longer on the run's chip than on the measured chip. Before
-    the two times are compared, each is divided by the time at the peak speed of its own chip.
+    """The factor by which matrix products and attention are slower on the run's chip than on the measured chip, if the
+    speed on each chip is given as a share of the chip's peak speed.
 
     The kernels between the products are limited by memory bandwidth. On the measured chip, these kernels take the share
     `share` of the time. On another chip, their time grows with the ratio of the chip's peak to its bandwidth. `least`

@@ -35,8 +35,9 @@ def text(name: str) -> bytes:
 
 
 def forms() -> dict[str, dict[str, Any]]:
-    """For each built-in template: with which kinds of rows it fails (`refused`, such as "system"), which parts of a row
-    it does not write (`left_out`, such as "tool_calls"), and whether a run can train on its tool calls.
+    """Map each built-in template to three facts: the kinds of rows with which it fails (`refused`, such as "system"),
+    the parts of a row that it does not write (`left_out`, such as "tool_calls"), and whether a run can train on its
+    tool calls.
     """
     return read_json(__file__, "template_forms.json")
 

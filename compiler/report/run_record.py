@@ -228,7 +228,7 @@ def _lines(run: RunRecord, folder: str, name: str, names: set[str], limit: int) 
 
 
 def _measured(line: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the line of measured.jsonl if its values have the types that a run writes; otherwise None."""
+    """Return a line of measured.jsonl if its values have the types that a run writes; otherwise None."""
     if not is_step(line.get("step")):
         return None
     if "started" in line:

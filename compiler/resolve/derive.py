@@ -212,7 +212,7 @@ class Derivation(OpenSpec):
                 self.default("strategy.state_dict", "sharded", why)
             self.default("strategy.state_dict", "full")
         if self.get("strategy") == "hsdp":
-            self.default("strategy.shard", self.hardware.processes, "the processes of one node")
+            self.default("strategy.shard", self.hardware.processes, "the number of processes of one node")
 
     def _strategy(self) -> None:
         if "strategy" in self.values or self._chosen("strategy"):

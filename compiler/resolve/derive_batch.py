@@ -41,7 +41,7 @@ def micro_batch(of: OpenSpec, planned: Micro | None) -> None:
 
 
 def _derived_gbs(of: OpenSpec, world: int, micro: int | None, accum: int | None) -> int:
-    """Set the global batch that follows from micro-batch and accumulation, or the default, and return it."""
+    """Set the global batch, which follows from the micro-batch or is the default, and return it."""
     if micro is not None:
         gbs = micro * (accum or 1) * world
         of.set("batch.gbs", gbs, f"{micro} x {accum or 1} x {world}")

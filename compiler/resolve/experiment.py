@@ -276,7 +276,7 @@ class _Resolver:
             text = self._decoded(read, value)
             if text is None:
                 continue
-            # In the bundle's own spec, the value of this setting is the text of the file instead of `file("x")`.
+            # In the spec of the bundle, the value of such a setting is the text of the file instead of `file("x")`.
             if path in INLINE:
                 text = text.replace("\r\n", "\n").replace("\r", "\n")
                 for span in hidden_characters(text)[:1]:

@@ -279,8 +279,8 @@ def _no_config(path: str, why: str, workspace: Workspace) -> tuple[str, str]:
 
 
 def _with_tokenizer(model: Model, folder: str, workspace: Workspace) -> Model:
-    """The model with what the tokenizer in its folder states: whether there is a chat template, its text (if there is
-    exactly one), the end token, and the largest id of an added token.
+    """A copy of the model with facts from the tokenizer in its folder: whether there is a chat template, its text (if
+    there is exactly one), the end token, and the largest id of an added token.
     """
     location, name = folder + "/", f"{folder}/tokenizer_config.json"
     try:

@@ -31,7 +31,7 @@ HEADER = {"epochs": "train.epochs", "steps": "train.steps"}
 """Settings of the `train` line. In a sweep, they have short names: `epochs` is `train.epochs`."""
 PLAIN = ("int", "tokens", "real", "reals", "steps_or_share", "real_or_share", "every", "rows_or_share", "share",
          "duration", "flag", "choice")  # fmt: skip
-"""Kinds of settings in which equal values have the same text once they are normalized."""
+"""Kinds of settings whose values are normalized, so that equal values such as `0.10` and `1e-1` have the same text."""
 OWN = {
     "save": "delete the line: each member has a folder of its own below `save`",
     "track.name": "delete the line: the tracker gets each member's name",

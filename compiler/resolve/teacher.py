@@ -1,5 +1,5 @@
-"""Find the teacher of a distillation. A teacher is written like the model in the `train` line, and found in the same
-places.
+"""Find the teacher of a distillation. A spec names a teacher as it names the model in the `train` line: `teacher =
+qwen2.5-7b`, or a folder in quotes.
 """
 
 from __future__ import annotations

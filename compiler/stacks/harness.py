@@ -92,7 +92,7 @@ def requirement(tasks: tuple[str, ...]) -> str:
 
 @cache
 def _pairs_of_names() -> tuple[tuple[str, frozenset[str]], ...]:
-    """All names of tasks, each with the set of its pairs of letters."""
+    """All names of tasks, each with the set of its pairs of neighbouring letters."""
     return tuple((name, _letter_pairs(name)) for name in names())
 
 

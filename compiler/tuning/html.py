@@ -25,7 +25,7 @@ full: the plan that needs the largest share of its GPU's memory.
 MICROS = 5
 """The table of alternatives shows at most this many micro-batches: the planned one, and those nearest to it."""
 Cell = str | tuple[float | None, str]
-"""The content of a table cell: a text, or a pair of the number by which the table is sorted and the text."""
+"""The content of a table cell: a text, or a pair: the number by which the table is sorted, and the text."""
 COLORS = (
     "weights", "gradients", "optimizer", "master", "activations", "recomputation", "backward temporaries",
     "logits and loss", "gathered weights", "communication", "other models", "autocast copies", "step temporaries",

@@ -31,7 +31,7 @@ STEPS = 20
 """Number of optimizer steps of a probe."""
 MOST = 3
 DROPPED = ("train.", "save.keep", "save.hub.", "eval.", "track.", "schedule.", "launch.", "data.holdout")
-"""Prefixes of the paths of settings. A probe's spec does not contain these settings."""
+"""Prefixes of the paths of settings that a probe's spec does not contain."""
 KEPT = tuple(row.path for row in children("launch") if not row.engines)
 
 
