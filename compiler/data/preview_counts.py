@@ -114,9 +114,7 @@ def _is_count(value: object) -> bool:
 
 
 def _key(spec: Spec, workspace: Workspace) -> str | None:
-    """The name of the cache entry for a spec. None if the digest of a source's rows is unknown, for example for a hub
-    dataset without a pinned commit.
-    """
+    """The name of the cache entry for a spec. None if a source has no digest, as a hub dataset without a commit."""
     rows = [_digest(source, workspace) for source in spec.data]
     if None in rows:
         return None

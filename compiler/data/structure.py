@@ -36,8 +36,7 @@ def structure(turns: Sequence[tuple[str, Mapping[str, object], object]]) -> set[
     - `odd_arguments`: a call whose arguments are not a JSON object; `unnamed_call`: a call without a function's name
     - `moved_arguments`: a call without `arguments` that has another key, such as `parameters`
     - `reasoning_twice`: a turn has reasoning both in a field and in its content
-    - `reasoning`: a turn has reasoning in a field; `early_reasoning`: a turn before the last question has reasoning in
-      a field
+    - `reasoning`: a turn has reasoning in a field; `early_reasoning`: a turn before the last question has it
     - `listed_reasoning`: a turn's field of reasoning contains a list or an object instead of a text
     - `inline_reasoning`, `early_inline_reasoning`: like `reasoning` and `early_reasoning`, but the reasoning is in the
       content, between <think> and </think>

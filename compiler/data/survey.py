@@ -152,9 +152,7 @@ def _texts(same: object) -> Iterator[str]:
 
 
 def _next_to(values: list[object], row: Row) -> Iterator[str]:
-    """Properties of a row's tools and system prompt, which are outside the columns of its format, such as
-    `unknown_tool`.
-    """
+    """Properties of the tools and the system prompt in other columns of a row, such as `unknown_tool`."""
     if tools := row.get("tools") or row.get("functions"):
         known = read_tools(tools)
         yield "odd_tools" if known is None else "tools"

@@ -1,6 +1,4 @@
-"""Store the survey of a data file. A file may have up to 64 MiB, so later commands read the stored survey instead of
-the file.
-"""
+"""Store the survey of a data file. A file may have up to 64 MiB, so later commands read its survey, not the file."""
 
 from __future__ import annotations
 

@@ -15,8 +15,7 @@ def order(roles: tuple[str, ...]) -> frozenset[str]:
     """Return the properties of the order of roles in a conversation, as a set of names. Each of them stands for an
     order that some chat template refuses.
 
-    - `two_questions`: two turns of the user follow each other; `two_answers`: two turns of the assistant follow each
-      other
+    - `two_questions`: two turns of the user follow each other; `two_answers`: two of the assistant follow each other
     - `answer_first`: an answer before the first question
     - `late_system`: a system prompt after the first turn
     """

@@ -86,8 +86,7 @@ def also(name: str, rows: Sequence[Setting]) -> str:
     """
     chosen = bare_choices().get(name)
     output = f"{name}: a choice of `{chosen}`{_of_choice(name)}\n" if chosen is not None else ""
-    # a name may have two meanings: `max_length` is a setting of vLLM, and TRL's name for `batch.seq`
-    own = owner_of(name)
+    own = owner_of(name)  # `max_length`, a setting of vLLM, is also TRL's name for `batch.seq`
     return _word(name) + output + _reward(name) + ("" if own is None or own in rows else _arguments(name))
 
 
@@ -104,9 +103,7 @@ def _stack(name: str) -> str:
 
 
 def _of_choice(name: str) -> str:
-    """A phrase that describes a choice and is printed after its name: for `zero2`, `the same as strategy
-    zero(stage=2)`. "" if the choice needs no description.
-    """
+    """A phrase that describes a choice, to be printed after its name. "" if the choice needs no description."""
     if name in METHODS:
         return f": {METHODS[name].doc}"
     if name in OLD_STRATEGIES:
@@ -228,8 +225,7 @@ def _extra_target(name: str) -> str:
     if name not in ("extra", "trl", "accelerate", "deepspeed"):
         return ""
     return (
-        "extra: `extra trl { }`, `extra accelerate { }`, `extra deepspeed { }` check arguments under a library's own "
-        "names, and pass them on\n"
+        "extra: `extra trl { }`, `extra accelerate { }`, `extra deepspeed { }` pass on checked arguments of a library\n"
     )
 
 

@@ -87,9 +87,7 @@ def located(problems: Sequence[Diagnostic], path: str) -> list[Diagnostic]:
 
 
 def located_silences(silenced: Sequence[Silenced], path: str) -> list[Silenced]:
-    """The findings that a comment in the spec silences, with paths relative to the working directory. `path` is the
-    path of the spec.
-    """
+    """The silenced findings with paths relative to the working directory. `path` is the path of the spec."""
     move = _mover(os.path.dirname(path))
     return [evolve(one, finding=_moved(one.finding, move), location=move(one.location)) for one in silenced]
 

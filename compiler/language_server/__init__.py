@@ -28,8 +28,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     try:
         from xpc.compiler.language_server.server import SERVER
     except ImportError as error:
-        # a missing module of xpc itself is a bug, and is not reported as a missing pygls
-        if (error.name or "").startswith("xpc"):
+        if (error.name or "").startswith("xpc"):  # a missing module of xpc itself is a bug
             raise
         from xpc.compiler.files.package import install_command
 

@@ -24,8 +24,8 @@ ENDPOINT = "https://huggingface.co"
 SECONDS = 30.0
 """A connection is closed if it sends nothing for this many seconds."""
 DEADLINE = 120.0
-"""The time limit in seconds for a complete answer. The limit `SECONDS` alone would not stop an answer that arrives byte
-by byte.
+"""The time limit in seconds for a complete answer, because an answer that arrives byte by byte never exceeds
+SECONDS.
 """
 LARGEST = 16 * 2**20
 """Maximum size in bytes of an answer."""

@@ -24,8 +24,7 @@ from xpc.compiler.spec.checked import CheckedSpec
 YAML_COMMENT = """\
 `accelerate launch` reads this file. The runtime stops if the started processes differ from trainer_args.json."""
 CPU_COMMENT = """
-MULTI_GPU with use_cpu is how accelerate starts several processes on one CPU machine; inside the run,
-accelerate reports MULTI_CPU."""
+MULTI_GPU with use_cpu is how accelerate starts several processes on one CPU machine; the run reports MULTI_CPU."""
 
 
 def lower(spec: CheckedSpec) -> dict[str, bytes]:

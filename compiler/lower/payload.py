@@ -102,8 +102,7 @@ def _model(spec: Spec) -> Model:
         "pickle": spec.flag("model.pickle"),
         "liger": spec.flag("memory.liger") and spec.stack.facts.liger == "runtime",
     }
-    # for a known model family, the rule XP331 checks that Liger has kernels
-    if out["liger"] and spec.model.model_type is None:
+    if out["liger"] and spec.model.model_type is None:  # for a known family, XP331 checks that Liger has kernels
         out["liger_unchecked"] = True
     renamed = spec.stack.facts.renames_saved
     if renamed and spec.model.model_type in (None, *renamed):

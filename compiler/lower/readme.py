@@ -182,10 +182,8 @@ def _start_weights(spec: Spec) -> list[str]:
     """Lines about the initial weights, if these come from an earlier run."""
     if spec.continued is not None:
         what = f"with the weights of the adapter in {cell(spec.continued.path)}, over {cell(spec.model.name)}. The"
-        what += (
-            " adapter keeps its rank, alpha, targets and so on. The tokenizer and the chat template are the model's,"
-        )
-        what += " or those that this spec names."
+        what += " adapter keeps its rank, alpha, targets and so on. The tokenizer and chat template are the model's, or"
+        what += " those that this spec names."
     elif spec.model.of_run:
         what = f"with the weights, the tokenizer and the chat template in {cell(spec.model.name)}, the output of a run."
     else:

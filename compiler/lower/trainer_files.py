@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
 RUNTIME = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "runtime")
 ALWAYS = ("README.md", "__init__.py", "enabled.py", "main.py", "launcher.py")
-"""Files directly in `trainer/` that every bundle has. `doctor.py` is not among them, because only `xpc doctor`
-runs it.
-"""
+"""Files directly in `trainer/` that every bundle has. `doctor.py` is missing, because only `xpc doctor` runs it."""
 NEXT_TO_TRAINER = (
     "stage.py", "rehearse.py", "prepare_rows.py", "batched_map.py", "batched_calls.py", "token_places.py", "picture.py",
     "result.py",

@@ -87,9 +87,8 @@ def _start(one: Diagnostic, places: _Places | None = None) -> int | None:
 def _with_later(
     found: list[Diagnostic], later: Sequence[Diagnostic], source: Source, places: _Places
 ) -> list[Diagnostic]:
-    """Add the errors of the changed text (`later`) to the findings about the original text (`source`). If an error is
-    inside of a text that an edit inserts, the edit is corrected; any other error is reported at its place in the
-    original text.
+    """Add the errors of the changed text (`later`) to the findings about the original text (`source`). An error inside
+    of an inserted text corrects the edit that inserts it; any other error is reported at its place in the original.
     """
     out = [*found]
     for one in later:
@@ -138,9 +137,7 @@ class _Places:
         return out
 
     def original(self, span: Span) -> Span | None:
-        """Convert a span of the changed text to a span of the original text. None if an edit changed something in the
-        span.
-        """
+        """Convert a span of the changed text to a span of the original text. None if an edit changed a part of it."""
         before = bisect_left(self.starts, span.end)
         if before and span.start < self.ends[before - 1]:
             return None

@@ -289,8 +289,7 @@ class _Lines:
         text = self.text
         start, end = line_bounds(text, comment.span.start, comment.span.start)
         first = start
-        # a comment that stands alone on its line applies to the next line
-        if not text[start : comment.span.start].strip():
+        if not text[start : comment.span.start].strip():  # a comment that stands alone applies to the next line
             start, end = self._code_line(start, end)
             if text[start:end].lstrip()[:1] in ("}", "]", ")"):
                 # the comment is the last line of its block, so it applies to no line

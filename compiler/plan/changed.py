@@ -65,9 +65,7 @@ def legality(spec: Spec) -> Callable[[Settings], bool]:
 
 
 _results: dict[Source, dict[tuple[object, ...], Any]] = {}
-"""The results of `searched` for the last spec, kept because the members of a sweep often differ only in a learning
-rate.
-"""
+"""The results of `searched` for the last spec. Members of a sweep share them if they differ only in a learning rate."""
 
 
 def searched(search: Callable[..., _T], spec: Spec, *arguments: object) -> _T:

@@ -129,9 +129,7 @@ def _row(load: Load, mode: str, attention: str) -> Mapping[str, float] | None:
 
 
 def _slides(load: Load) -> bool:
-    """Whether some layers have a sliding window, and rows are longer than this window (transformers 5.23,
-    masking_utils.py).
-    """
+    """Whether some layers have a sliding window that is shorter than rows (transformers 5.23, masking_utils.py)."""
     return 0 < load.facts.window <= load.length
 
 

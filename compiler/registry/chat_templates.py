@@ -35,9 +35,8 @@ def text(name: str) -> bytes:
 
 
 def forms() -> dict[str, dict[str, Any]]:
-    """Map each built-in template to three facts: the kinds of rows with which it fails (`refused`, such as "system"),
-    the parts of a row that it does not write (`left_out`, such as "tool_calls"), and whether a run can train on its
-    tool calls.
+    """Map each built-in template to facts: the kinds of rows with which it fails (`refused`, such as "system"), parts
+    of rows that it does not write (`left_out`, such as "tool_calls"), and whether a run can train on its tool calls.
     """
     return read_json(__file__, "template_forms.json")
 

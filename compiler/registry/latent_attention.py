@@ -30,8 +30,7 @@ def _decoder(
     c: Config, nope: int, rope: int, value: int | None, latent: int, rank: int, *, tied: bool = False
 ) -> Shape:
     """The shape of a decoder with latent attention and a plain MLP. The arguments are the defaults of transformers'
-    configuration class. If `q_lora_rank` is null, queries have a single projection; if it is absent, its value is
-    `rank`.
+    configuration class. If `q_lora_rank` is null, queries have a single projection; its default is `rank`.
     """
     s = evolve(other_dimensions(c, ("intermediate_size",), tied=tied), gated_mlp=True)
     rotated = c.integer("qk_rope_head_dim", default=rope)

@@ -34,9 +34,7 @@ class ArgumentParser(argparse.ArgumentParser):
         return f"; did you mean `{near}`?" if near else ""
 
     def _options(self) -> Iterator[str]:
-        """The options of this parser and of its subcommands. This parser also reports unknown options of its
-        subcommands.
-        """
+        """The options of this parser and of its subcommands, whose unknown options this parser reports, too."""
         yield from self._option_string_actions
         for action in self._actions:
             if isinstance(action, argparse._SubParsersAction):

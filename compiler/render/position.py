@@ -40,8 +40,7 @@ def position(source: Source, span: Span) -> Position:
 
 def ordered(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     """Remove duplicates and sort by file, line, column and severity. The notes of a file come after its errors and
-    warnings, and findings without a position come last. Findings with the same line, column and severity keep their
-    order.
+    warnings, and findings without a position come last. The sort is stable.
     """
     unique: dict[object, Diagnostic] = {}
     for diagnostic in diagnostics:

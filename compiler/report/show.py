@@ -121,9 +121,7 @@ def overview(found: Sequence[Entry]) -> list[tuple[str, str, list[str]]]:
 
 
 def _overlaid(row: Row) -> str:
-    """The text of a row in the table of several runs. If a run has no measured value yet, the text is `planned:
-    VALUE`.
-    """
+    """The text of a row in the table of several runs; `planned: VALUE` if the run has no measured value yet."""
     if row.actual or row.group in ("Settings", "Arguments"):
         return row.actual or row.planned
     return f"planned: {row.planned}" if row.group != "Versions" and row.planned not in ("", "unknown") else ""

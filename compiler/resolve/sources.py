@@ -115,9 +115,7 @@ class _Finder:
         return source
 
     def _with_reading(self, source: DataSource) -> DataSource:
-        """The source with the settings of its block that say how rows are read. These settings hold for all files of a
-        folder.
-        """
+        """The source with its block's settings for reading rows. In a folder, these settings hold for all files."""
         text_file = ((source.parts or (source,))[0].path or "").lower().endswith(".txt")
         source = evolve(
             source,

@@ -57,9 +57,7 @@ class Getters:
         return None if found is None else found.value
 
     def written(self, path: Path) -> bool:
-        """Whether the spec, or a spec that it extends, states the setting. Raises KeyError if `path` is not a
-        setting.
-        """
+        """Whether the spec, or a spec that it extends, states a setting. Raises KeyError if `path` is no setting."""
         found = of_path(self.values, path)
         return found is not None and found.origin.kind in (SPEC, BASE)
 

@@ -12,9 +12,8 @@ from xpc.grammar.record import record
 
 @record
 class Origin:
-    """The origin of a value. `kind` is "spec", "base", "default" or "derived". "base" is a spec that the spec extends.
-    For a value in a spec or a base, `label` is its location. For a derived value, `why` is its calculation or its
-    reason.
+    """The origin of a value. `kind` is "spec", "base", "default" or "derived". For a value in a spec or its base (an
+    extended spec), `label` is its location. For a derived value, `why` is its calculation or its reason.
     """
 
     kind: str

@@ -57,8 +57,7 @@ def _fsdp_field(name: str, default: Any) -> dict[str, Any]:
     """
     if default in ("true", "false"):
         return {"type": "bool", "default": default == "true"}
-    # accelerate 1.4 writes the default of an integer option as 1e8, which is a float
-    if isinstance(default, int | float):
+    if isinstance(default, int | float):  # accelerate 1.4 writes the default of an integer as 1e8, a float
         return {"type": "int", "default": int(default), "low": 0}
     record: dict[str, Any] = {"type": "str", "default": default}
     constants = importlib.import_module("accelerate.utils.constants")
