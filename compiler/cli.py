@@ -265,7 +265,7 @@ def _written(checked: Checked, out: str, root: str) -> Iterator[str]:
 
     many = f", {len(checked.members):,} members" if checked.members else ""
     spec = checked.members[0].spec if many else checked.spec
-    assert spec is not None  # without errors, `compile_text` returns files
+    assert spec is not None  # a spec that compiled has no errors
     if spec.images:
         from xpc.compiler.resolve.image_digests import without_digests
 

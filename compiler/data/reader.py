@@ -67,7 +67,7 @@ def _every_row(data: bytes, path: str, documents: str) -> Iterator[Row | Broken]
 
 def _rows(text: str, ending: str) -> Iterator[Row | Broken]:
     if ending == "txt":
-        # a list of all lines would need fifty times the memory of the text, if many lines are empty
+        # read line by line: a list of many empty lines would need fifty times the memory of the text
         lines = StringIO(text, newline="\n")
         return ({"text": line.removesuffix("\n").removesuffix("\r")} for line in lines)
     if ending == "csv":
@@ -188,7 +188,7 @@ def _csv_rows(text: str) -> Iterator[Row | Broken]:
             if head is None:
                 head = cells
                 if twice := _repeated(filter(None, head)):
-                    # pandas renames the second column to `prompt.1`, and the run would read the first one
+                    # stop here: pandas would rename the second column to `prompt.1`, and the run would read the first
                     yield Broken(row, reader.line_num, f"the header has a column `{twice[:40]}` twice")
                     return
                 continue

@@ -76,7 +76,7 @@ class _Pass:
             row = {**row, self.label: _label(row.get(self.label))}
         values = self._values(row)
         if number == 0:
-            # a dict is a single turn of a conversation
+            # a list has the turns of a conversation; a dict is a single turn
             self.talks = any(isinstance(value, list | dict) for value in values)
         if self.wrong is None and (why := self.check(row)) is not None:
             self.wrong = number, why

@@ -18,7 +18,7 @@ else:
     except ImportError:
         try:
             from _sha256 import sha256  # Python 3.11
-        except ImportError:  # this Python was built without _sha2
+        except ImportError:  # a Python that was built without both modules
             from hashlib import sha256
 
 

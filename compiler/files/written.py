@@ -43,7 +43,7 @@ def lines(text: str) -> list[Line]:
     out = []
     for number, line in enumerate(text.split("\n"), 1):
         note = starts.get(number)
-        # the comment begins with `# xpc:`, but the user wrote it
+        # a comment that begins with `# xpc:` silences findings; the user wrote it
         if note is not None and note.text.startswith("# xpc:"):
             note = None
         code = line if note is None else line[: len(line) - len(note.text)]

@@ -180,6 +180,6 @@ def yaml(table: dict[str, Json], comment: str) -> str:
 
 def _scalar(value: Json) -> str:
     if isinstance(value, float):
-        text = repr(value)  # repr gives 1e-05, which YAML 1.1 reads as a string; it reads 1.0e-05 as a number
+        text = repr(value)  # YAML 1.1 reads repr's 1e-05 as a string, and 1.0e-05 as a number
         return text if "." in text or "e" not in text else text.replace("e", ".0e", 1)
     return json.dumps(value)

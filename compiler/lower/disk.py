@@ -40,7 +40,7 @@ def disk(spec: Spec) -> Disk | None:
         return None
     params = facts.params
     if spec.method.scores and not facts.tied:
-        # instead of the head for the vocabulary, a reward model has a head with a single output
+        # the head of a reward model has a single output instead of one for each token of the vocabulary
         params -= facts.vocab * facts.hidden
     weight, trained = _weight(spec), _trained(spec, facts, params)
     saved = trained + (_shared(spec, facts) if trained else 0) if spec.lora else params

@@ -327,8 +327,7 @@ def _phases(load: Load, held: States, layer: float, largest: float) -> dict[str,
     else:
         kept, again, working = layers * layer, 0.0, _working(load, layer)
     scores = logits(load)
-    # adapters: the component's name, and the bytes that do not depend on tokens (per layer, in a forward and backward
-    # pass)
+    # of adapters: the component's name, and the bytes that no token adds to (per layer, in a forward and backward pass)
     own, each, passing, backwards = component(load), of_layer(load), in_forward(load), in_backward(load)
     computed = 2 if load.engine == "fsdp" and load.shard > 1 else 1
     kept_adapters = each * (computed if load.checkpointing else layers)

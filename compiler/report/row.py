@@ -34,7 +34,7 @@ def cut(value: object, quoted: bool = True) -> str:
     """
     try:
         text = str(value) if isinstance(value, str) or not quoted else json.dumps(value)
-    except RecursionError:  # such a deeply nested value cannot come from a run
+    except RecursionError:  # no run writes such a deeply nested value
         text = "..."
     return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
 

@@ -165,5 +165,5 @@ def _compared(row: Row, stated: Mapping[str, Any], seen: Mapping[str, Any]) -> R
 def _same(name: str, stated: object, seen: object) -> bool:
     try:
         return same_argument(name, stated, seen)
-    except (OverflowError, RecursionError):  # such a large or deeply nested value cannot come from a run
+    except (OverflowError, RecursionError):  # no run writes such a large or deeply nested value
         return False

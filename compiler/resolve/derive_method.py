@@ -90,7 +90,7 @@ def note_frozen_dtype(of: OpenSpec) -> None:
     (tests/proof/training/test_frozen_base_dtype.py).
     """
     fp32 = "model.dtype" not in of.values or of.values["model.dtype"].origin.kind == DEFAULT
-    rounds = of.get("strategy") == "zero3"  # under ZeRO-3, DeepSpeed loads weights in the run's precision
+    rounds = of.get("strategy") == "zero3"  # no note: under ZeRO-3, DeepSpeed loads weights in the run's precision
     if fp32 and not rounds and of.get("precision") == "bf16" and "lora.bits" not in of.values:
         message = "the spec states no dtype of the frozen base: xpc takes fp32; linear layers compute with bf16 copies"
         help = (
