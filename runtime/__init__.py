@@ -18,7 +18,7 @@ if "." not in __name__:  # bytecode in a bundle may be older than its source, so
 
     def _finder(path: str) -> FileFinder:
         inside = path == _bundle or any((path + os.sep).startswith(one + os.sep) for one in _inside)
-        if not inside or not os.path.isdir(path):  # Python's own finder takes these paths, and uses bytecode
+        if not inside or not os.path.isdir(path):  # Python's default finder imports from other folders
             raise ImportError
         return FileFinder(path, (_Source, [".py"]))
 

@@ -77,7 +77,7 @@ class Placeholder:
 
 
 class Mask(Placeholder):
-    """An assistant mask that is not known yet. trl refuses a mask without a 1; `unlearned` later finds such masks."""
+    """Stands for an assistant mask until it is known. It claims to contain a 1, because trl refuses a mask without."""
 
     def __contains__(self, value: Any) -> bool:
         if value != 1:

@@ -67,7 +67,7 @@ def _batched(
 ) -> Callable[..., object]:
     """Make a function of a batch of rows from ``function``, a function of one row.
 
-    Each process maps a part of the rows. ``first`` is the number of the part's first row; the indices count from it.
+    Each process maps a part of the rows. Row indices count from ``first``, the number of the part's first row.
     """
 
     def grouped(batch: Mapping[str, Any], indices: Sequence[int] = ()) -> dict[str, list[object]]:
@@ -127,7 +127,7 @@ def _build_labels(table: object, mask_columns: Sequence[str]) -> dict[str, Any]:
 
 
 def _truncate(table: Any, sl: slice) -> dict[str, object]:
-    """The columns for SFT as Arrow columns, token ids and labels: each row is cut to the slice ``sl``."""
+    """SFT's token ids and labels, as Arrow columns: each row is cut to the slice ``sl``."""
     import numpy
 
     out = {}
@@ -281,7 +281,7 @@ def _in_forks(
     if failed:
         raise NotBatched(_read(failed[0]))
     parts += [datasets.Dataset.from_file(name) for name in names[1:]]
-    if len({repr(one.features) for one in parts}) > 1:  # if all lists of a part are empty, the part has another type
+    if len({repr(one.features) for one in parts}) > 1:  # a part whose lists are all empty has another Arrow type
         raise NotBatched("the function's results have different types in different parts of the rows")
     return parts[0] if cores == 1 else datasets.concatenate_datasets(parts)
 

@@ -127,7 +127,7 @@ def locks() -> Iterator[Entry]:
         hours = (time.time() - one.stat().st_mtime) / 3600 if one.exists() else 0.0
         if hours > COMPILING:
             what = f"runs wait for {one}, the lock of a compilation that began {hours:.1f} hours ago"
-            yield ("compiler", WRONG, f"{what}; if none is running, remove the file")
+            yield ("compiler", WRONG, f"{what}; if no compilation is running, remove the file")
 
 
 def _build(library: object) -> str:

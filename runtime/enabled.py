@@ -183,7 +183,7 @@ FEATURES: tuple[Feature, ...] = (
 
 
 def trainer_class() -> type[FaultTolerant]:
-    """trl's trainer with the additions of this run. If several base classes define a method, the first one counts."""
+    """trl's trainer with the additions of this run. If several base classes define a method, Python calls the first."""
     from trl import SFTTrainer
 
     from .features.evaluation.named_log import NamedLog

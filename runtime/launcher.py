@@ -58,7 +58,7 @@ def main(folder: str, words: Sequence[str]) -> int:
     os.environ[signals.LAUNCHER] = str(os.getpid())
     checked = os.environ.get(preflight.DONE)
     if os.environ.get("NODE_RANK", "0") == "0":
-        # print progress lines until a training process has started: this process prints its own
+        # once a training process has started, it prints progress lines itself
         progress.watch(lambda: not (State.started or (State.process and State.process().children())))
     progress.now("checking this machine")
     try:

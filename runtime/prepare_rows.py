@@ -314,7 +314,7 @@ def reading(bundle: "Bundle") -> Iterator[None]:
             calls = list(json.load(handle)["calls"])
     except (OSError, ValueError, KeyError) as error:
         missing = isinstance(error, FileNotFoundError)
-        say(f"{folder} {'is not there' if missing else 'cannot be read'}: the rows are prepared by the run")
+        say(f"{folder} {'is not there' if missing else 'cannot be read'}: the run prepares the rows itself")
         yield
         return
     say(f"the rows are read from {folder}")

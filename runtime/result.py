@@ -307,7 +307,7 @@ def complete_cards(
     cards = {one["id"] or one["path"]: _card_of(one, bundle) for one in sources}
     licences = ["", "## Licences", "", "| source | licence |", "|---|---|"]
     for name, card in cards.items():
-        known = licence(card) or "its README.md names none" if card else "unknown: no README.md of this source is here"
+        known = licence(card) or "its README.md names none" if card else "unknown: its README.md was not found"
         licences.append(f"| `{name}` | {known} |")
     compiled = shlex.quote(os.path.basename(bundle))
     verify = f"`xpc verify {compiled} --run DIR` compares this folder, DIR, with its bundle."

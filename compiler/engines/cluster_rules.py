@@ -54,9 +54,9 @@ def another_launcher(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP891", "requeue-from-nothing", "warning")
 def requeue_from_nothing(spec: Spec) -> Iterator[Finding]:
-    """`requeue`, which restarts a stopped run, and `retries`, which restarts a failed run, need checkpoints from which
-    the run can continue. Both should stay off, as they are by default, if the run saves no checkpoints, if its
-    checkpoints lack the optimizer's state, or with `resume = never`.
+    """`requeue` restarts a stopped run, and `retries` restarts a failed run. Both settings need a checkpoint from which
+    the run can continue. They should stay off (the default) if the run saves no checkpoints, if its checkpoints lack
+    the optimizer's state, or if `resume = never`.
 
     Why it is bad: the run starts from the beginning each time.
 

@@ -17,7 +17,9 @@ export HF_HOME="${{HF_HOME:-{FOLDER}/.cache/huggingface}}"
 """Shell lines that make the run store its downloads from the hub in the shared folder."""
 
 LONGEST_NAME = 45
-"""The longest NAME for which a pod's name, NAME-node-0-1023-abcde, is a legal DNS label of at most 63 characters."""
+"""The maximum length of NAME in a pod's name, NAME-node-0-1023-abcde. A pod's name is a DNS label: 63 characters at
+most.
+"""
 
 TOKENS = {
     "wandb": ("WANDB_API_KEY",),

@@ -54,7 +54,7 @@ class Engine:
         return [self.command(spec, out)]
 
     def sweep_commands(self, spec: Spec, out: str) -> list[str]:
-        """Like `commands`, but for all members of the sweep in the folder `out`."""
+        """Shell lines that start all members of the sweep in the folder `out`."""
         return [self.sweep_command(spec, out)]
 
     def sweep_files(self, members: Sequence[Spec], name: str, pins: Mapping[str, str]) -> dict[str, str]:
@@ -72,8 +72,9 @@ class Engine:
         return f"{quoted(out, 'launch.sh')} --all"
 
     def sweep_faults(self, members: Sequence[Spec], machines: Label, sweep: Label) -> Iterator[Diagnostic]:
-        """Errors of a sweep that no single member has, for example if the members need different machines. An error
-        about the hardware is reported at `machines`, any other error at `sweep`.
+        """Errors of a sweep that no single member has, for example if the members need different machines. `machines`
+        and `sweep` are positions in the spec: errors about the hardware are reported at `machines`, all others at
+        `sweep`.
         """
         return iter(())
 

@@ -17,8 +17,8 @@ def stated(spec: Spec) -> bool:
 
 
 def environment(spec: Spec) -> str:
-    """The text of `environment.sh`. Values are quoted, so that the shell expands nothing in them. Names cannot be
-    quoted; a rule checks them.
+    """The text of `environment.sh`. Values are quoted, so that the shell expands nothing in them. The names of
+    variables cannot be quoted; a rule checks them.
     """
     shell = read_sections(__file__, FILE)
     lines = [shell["head"]]

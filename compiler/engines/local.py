@@ -52,7 +52,7 @@ def on_each_node(spec: Spec, command: str) -> list[str]:
     which = "" if spec.text("launch.rendezvous") == "static" else ", the host of the rendezvous"
     return [
         f"# One command on each of the {nodes} nodes. Replace {ADDRESS} by the address of node 0{which}",
-        f"# (`hostname -I` prints it there), and {PORT} by a port that is free there. Both are the same on every node.",
+        f"# (`hostname -I` prints it there), and {PORT} by a port that is free there. Use these values on all nodes.",
         *("# ..." if one is None else _numbered(one, command) for one in ranks),
     ]
 

@@ -37,7 +37,7 @@ def pin(data: bytes) -> str:
 
 
 def check(digest: str, bundle: str, file: str) -> str:
-    """Shell lines that end the script with an error, unless the bundle in the folder `bundle` (a shell expression) has
-    this digest.
+    """Shell lines that compare the bundle in the folder `bundle` (a shell expression) with this digest. If they differ,
+    the script ends with an error.
     """
     return read_text(__file__, "pin.sh").format(pin=digest, bundle=bundle, file=file)

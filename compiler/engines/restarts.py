@@ -10,7 +10,7 @@ from xpc.compiler.language.setting import Path
 from xpc.compiler.spec import Spec
 
 TEMPFAIL = 75
-"""The exit status of a run that stopped on request. Started again, such a run resumes."""
+"""The exit status of a run that stopped on request. When it is started again, the run resumes."""
 RETRIES = 3
 """The default of `retries`."""
 ONCE = "export XPC_RETRIES=0 # the cluster restarts a failed run, on all nodes\n"
@@ -19,8 +19,8 @@ ONCE = "export XPC_RETRIES=0 # the cluster restarts a failed run, on all nodes\n
 
 
 def restart_blocker(spec: Spec) -> Path | None:
-    """The setting because of which a restarted run could not resume: the run saves no checkpoints or only weights, or
-    the spec states `resume = never`. None if the run can resume.
+    """The setting that keeps a restarted run from resuming, such as `resume = never`, or a setting with which the run
+    saves no checkpoints or only weights. None if the run can resume.
     """
     every = spec.amount("save.every")
     if every.unit == "never":
@@ -52,8 +52,8 @@ def retries(spec: Spec) -> int:
 
 
 def grace(spec: Spec) -> int:
-    """The number of seconds that a run gets to stop after it was asked to. They are enough to finish its step and to
-    write a checkpoint at 500 MB/s. The result is at least five minutes.
+    """The number of seconds that a run gets to stop after a stop request: at least five minutes, and enough to finish
+    its step and to write a checkpoint at 500 MB/s.
 
     For AdamW in mixed precision, a checkpoint has 14 bytes per parameter.
     """

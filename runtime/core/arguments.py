@@ -33,15 +33,15 @@ def prepare_environment(bundle: Bundle) -> None:
     for feature in bundle.features:
         feature.before_imports(bundle, os.environ)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    # Without the first variable, transformers 5 lets a hub service convert pickled weights, and loads the converted
-    # file. Without the second, trl 0.24 and later warn that experimental modules may move.
+    # DISABLE_SAFETENSORS_CONVERSION: otherwise, transformers 5 lets a hub service convert pickled weights, and loads
+    # the converted file. TRL_EXPERIMENTAL_SILENCE: trl 0.24 and later warn that experimental modules may move.
     os.environ |= {"DISABLE_SAFETENSORS_CONVERSION": "true", "TRL_EXPERIMENTAL_SILENCE": "1"}
     for name, words in UNTRUE:
         logging.getLogger(name).addFilter(lambda one, words=words: words not in str(one.msg))  # type: ignore[misc]
 
 
 def build_arguments(bundle: Bundle) -> Any:
-    """Build the arguments object of the run. There is only this one: nothing copies or replaces it later."""
+    """Build the arguments object of the run. This object is the only one: nothing copies or replaces it later."""
     values = dict(bundle.arguments)
     if values.get("deepspeed"):
         values["deepspeed"] = bundle.inside(values["deepspeed"])
@@ -53,19 +53,19 @@ def build_arguments(bundle: Bundle) -> Any:
     try:
         return load_class(bundle.config)(**values)
     except TypeError as error:
-        raise RunError(f"{bundle.config} does not take these arguments: {error}") from error
+        raise RunError(f"{bundle.config} does not accept these arguments: {error}") from error
 
 
 def load_class(dotted: str) -> Any:
-    """The class with this dotted name. Raises RunError if the installed stack does not have it."""
+    """The class with this dotted name. Raises RunError if the installed libraries have no such class."""
     try:
         return resolve_name(dotted)
     except (ImportError, AttributeError) as error:
-        raise RunError(f"this stack has no {dotted}: {first_line(error)}") from error
+        raise RunError(f"the installed libraries have no {dotted}: {first_line(error)}") from error
 
 
 def check_state(bundle: Bundle, args: Arguments) -> None:
-    """Compare accelerate's state with the plan: without a message, accelerate can fall back to DDP or to one process.
+    """Compare accelerate's state with the plan, because accelerate can silently fall back to DDP or to one process.
 
     Raises RunError.
     """

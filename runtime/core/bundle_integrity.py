@@ -1,8 +1,8 @@
 """Compare the files of the bundle with the digests in bundle.toml. Standard library only.
 
-If a file was changed that is executed or rendered, the run stops. Other changed files are only reported, in one line,
-because the owner may edit a bundle. The check finds mistakes and incomplete copies, but does not protect against
-deliberate manipulation.
+The run stops if a file that is executed or rendered, such as a chat template, was changed. Other changed files are only
+reported, in one line, because the owner may edit a bundle. The check finds mistakes and incomplete copies, but does not
+protect against deliberate manipulation.
 """
 
 import os

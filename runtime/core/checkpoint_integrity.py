@@ -1,5 +1,6 @@
-"""Write checkpoints atomically: the files in a staging folder, then a record with their digests; then the folder is
-renamed. Standard library only."""
+"""Write checkpoints atomically: the files are written to a staging folder, then a record of their digests is added, and
+then the folder is renamed. Standard library only.
+"""
 
 import json
 import os
@@ -46,12 +47,14 @@ def final_files(output_dir: str) -> dict[str, Seal]:
 
 
 def seal(folder: str, rank: int) -> dict[str, Seal]:
-    """Flush and hash the files in ``folder`` that process ``rank`` wrote. Returns a seal by name. Raises OSError."""
+    """Flush and hash the files in ``folder`` that process ``rank`` wrote. Returns their sizes and digests by name.
+    Raises OSError.
+    """
     return _sealed(folder, [name for name in names(folder) if _writer(name) == rank])
 
 
 def finish(output_dir: str, name: str, seals: Mapping[str, Seal]) -> str:
-    """On process 0: hash the files that have no seal, write the record, and rename the folder. Raises OSError."""
+    """On process 0: hash the files that ``seals`` lacks, write the record, and rename the folder. Raises OSError."""
     folder = os.path.join(staging(output_dir), name)
     present = names(folder)
     known = {**seals, **_sealed(folder, [one for one in present if one not in seals])}

@@ -21,14 +21,16 @@ def steps(output_dir: str) -> list[tuple[int, str]]:
 
 
 def schedule(path: str) -> str | None:
-    """Describe what is wrong with a checkpoint's scheduler.pt, the state of the learning rate. None without a fault."""
+    """What is wrong with a checkpoint's scheduler.pt (the state of the learning-rate schedule), or None."""
     if archive_complete(os.path.join(path, "scheduler.pt")):
         return None
     return "scheduler.pt is missing or cut off (training cannot resume from a checkpoint of weights only)"
 
 
 States = Callable[[str, int], str | None]
-"""A function of a checkpoint's path and a number of processes: what is wrong with weights or optimizer, or None."""
+"""A function that gets a checkpoint's path and a number of processes, and returns what is wrong with the weights or the
+optimizer, or None.
+"""
 
 
 def newest_complete(output_dir: str, world: int, states: States, digests: bool = False) -> tuple[str | None, list[str]]:
@@ -81,10 +83,11 @@ def missing(path: str, step: int, world: int, states: States) -> str | None:
     except ValueError:
         return "trainer_state.json is cut off"
     if not isinstance(state, dict) or state.get("global_step") != step:
-        return "trainer_state.json is of another step"
+        return "trainer_state.json belongs to another step"
     for name in sorted(os.listdir(path)):
-        # Each process writes its own random state. Process 0 does not wait for it, and without a shared file system
-        # each machine has only its own. Only a truncated file is an error; transformers warns of a missing file.
+        # Each process writes its own random state. A file may be missing: process 0 does not wait for the others, and
+        # without a shared file system each machine has only the files of its own processes. transformers warns of a
+        # missing file; only a truncated file is an error.
         if (name.startswith("rng_state") or name == "scaler.pt") and not archive_complete(os.path.join(path, name)):
             return f"{name} is cut off"
     return states(path, world)

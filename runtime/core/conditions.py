@@ -48,7 +48,9 @@ def sources(plan: "Payload") -> "list[Source]":
 
 
 def trainer(plan: "Payload") -> "Trainer":
-    """Make the section `trainer` of trainer_args.json. `unused`: the unset settings whose module the bundle lacks."""
+    """Make the section `trainer` of trainer_args.json. Its key `unused` lists unset settings whose module the bundle
+    lacks.
+    """
     decisive: dict[str, Any] = dict(plan)
     for section, names in DECISIVE.items():
         decisive[section] = {name: decisive[section][name] for name in names if name in decisive[section]}
@@ -79,7 +81,7 @@ def _unused(text: str) -> tuple[str, ...]:
     The result is cached, because it is the same for most members of a sweep.
     """
     plan, out = json.loads(text), set[str]()
-    for part in PARTS:  # only the parts that read a setting are called with it, because the calls take most time
+    for part in PARTS:  # a part is called again only for the settings that it read, because the calls take time
         read = list[str]()
         found = _named(part(cast("Payload", _Read(plan, "", read))))
         known: dict[object, bool] = {}  # cached: even thousands of data sources can have only a few different keys

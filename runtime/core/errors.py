@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 LONGEST = 2000
-"""Printed lines are cut to this many characters. Only lines that quote data can be longer."""
+"""Longer lines are cut to this many characters before they are printed. Only lines that quote data get so long."""
 
 REPORT_SECONDS = 5
 """If all processes have an error, process 0 prints its error; all others wait this many seconds, then exit."""
@@ -62,8 +62,8 @@ stopping = False
 
 
 def put(text: str, renew: bool = False, file: TextIO | None = None) -> None:
-    """Print a line to ``file``, or to standard output. With ``renew``, it replaces the last such line on a terminal. No
-    error is raised if the terminal is closed or Ctrl-C has ended a `tee`, so that the run can still save.
+    """Print a line to ``file``, or to standard output. On a terminal, a line with ``renew`` replaces the last line with
+    ``renew``. No error is raised if the terminal is closed or Ctrl-C has ended a `tee`, so that the run can still save.
     """
     global printed, _renewable
     renew = renew and sys.stdout.isatty()

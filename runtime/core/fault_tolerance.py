@@ -52,7 +52,7 @@ class FaultTolerant(TrainerHooks):
         return loss
 
     def get_batch_samples(self, *args: object, **kwargs: object) -> object:
-        """Get the batches of a step from transformers. There are none if the run was resumed after its last step."""
+        """Get the batches of a step from transformers. The list is empty if the run was resumed after its last step."""
         if self.state.global_step >= self.state.max_steps:
             return [], None
         begun = time.monotonic()
@@ -206,7 +206,9 @@ def writing(what: str, output_dir: str, saved: Sequence[int]) -> Iterator[None]:
 
 
 def reason(error: BaseException, output_dir: str) -> str:
-    """Why a file could not be written. torch hides the system's message, so write another file and get its message."""
+    """Why a file could not be written. torch hides the system's message, so another file is written to get the
+    message.
+    """
     if isinstance(error, FileNotFoundError) or "Parent directory" in str(error):
         return "the folder is gone (another process deletes it if it cannot write its own files)"
     if isinstance(error, OSError) and error.strerror:

@@ -133,7 +133,7 @@ class Feature:
         return None
 
     def no_checkpoint_found(self, bundle: "Bundle", folder: str) -> None:
-        """Called if there is no checkpoint to resume from. Raises RunError if a new start would overwrite something."""
+        """Called if there is no checkpoint to resume from. Raises RunError if a new start would overwrite a model."""
 
     def output_folder_locked(self, bundle: "Bundle") -> None:
         """Called on process 0, once this run has locked its output folder. Raises RunError."""

@@ -53,12 +53,12 @@ def _source(bundle: Bundle, source: Source, tokenizer: Tokenizer | None) -> list
 def _tokens(bundle: Bundle, source: Source, read: list[dict[str, Any]], tokenizer: Tokenizer) -> list[str]:
     name, lengths, ends, most = name_of(source), [], 0, truncation.limit(bundle)
     prompts_only, conversations = source["shape"] == "prompt", bundle.row_format().conversations
-    end = "" if prompts_only else str(tokenizer.eos_token or "")  # trl appends it to a text, but not to a conversation
+    end = "" if prompts_only else str(tokenizer.eos_token or "")  # trl appends it to plain texts only
     for row in read:
         texts = []
         for messages in conversations(row):
             if not tokenizer.chat_template:
-                return [f"{name} contains conversations, and the tokenizer has no chat template; name one in model"]
+                return [f"{name} contains conversations, but the tokenizer has no chat template; name one in `model`"]
             if not prompts_only and not any(message["role"] == "assistant" for message in messages):
                 return [f"{name}: a conversation has no assistant turn to learn from"]
             try:

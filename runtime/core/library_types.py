@@ -1,4 +1,6 @@
-"""What the runtime uses of the libraries' objects, as types. mypy does not read the libraries themselves."""
+"""Protocol types with the attributes of the libraries' objects that the runtime uses. mypy does not read the libraries
+themselves.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol

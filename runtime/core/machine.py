@@ -38,7 +38,7 @@ def devices(bundle: Bundle) -> list[str]:
                 f" {facts.major}.{facts.minor}); install a build of torch that has them"
             )
         elif memory < gpu["memory_gib"] * 0.97:
-            found.append(f"GPU {index} has {memory:.1f} GiB, and the plan counts on {gpu['memory_gib']} GiB")
+            found.append(f"GPU {index} has {memory:.1f} GiB, but the plan assumes {gpu['memory_gib']} GiB")
         elif os.environ.get("WORLD_SIZE", "1") == "1":  # once per node, because the check creates a CUDA context
             found += _free(index, gpu["memory_gib"])
     return found
@@ -53,7 +53,7 @@ def _free(index: int, planned: float) -> list[str]:
         return [f"GPU {index} cannot be used: {str(error).splitlines()[0]}"]
     if free >= FREE * planned:
         return []
-    return [f"GPU {index} has {free:.1f} GiB free, and the plan counts on {planned} GiB: something else uses it"]
+    return [f"GPU {index} has {free:.1f} GiB free, but the plan assumes {planned} GiB: another process uses it"]
 
 
 def has_kernels(built: Sequence[str], major: int, minor: int) -> bool:

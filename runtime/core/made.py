@@ -16,7 +16,7 @@ from .feature import Bundle, Model, Trainer
 Row = tuple[str, object, object]
 """A name for messages, the value that the bundle states, and the value that the built object has."""
 OTHER_TASKS = ("Classification", "QuestionAnswering", "MultipleChoice")
-"""Endings of class names: such a model has a head for another task than text generation."""
+"""Class names of models that have a head for another task than text generation end with one of these words."""
 PRECISION_VARIABLE = "ACCELERATE_MIXED_PRECISION"
 
 

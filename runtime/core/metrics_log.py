@@ -116,7 +116,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
             event["lr"] = self.lr
         for key in event:
             if key == "tokens" or (key.startswith("eval_") and key.endswith("num_tokens")):
-                event[key] += self.tokens_before  # trl counts from 0 at each start
+                event[key] += self.tokens_before  # trl counts tokens from 0 at each start
         event["seconds"] = round(self.before + now - self.started, 3)
         with writing(METRICS, args.output_dir, self.trainer.saved), open(self.path, "a", encoding="utf-8") as handle:
             handle.write(written(event))

@@ -16,7 +16,7 @@ from .feature import Bundle
 MARKER = "xpc_run.json"
 RUN_FILES = (MARKER, "metrics.jsonl", "metrics.jsonl.part", "measured.jsonl", "runs", "README.md", "_hub", STAGING)
 """Files that a run may write before its first checkpoint."""
-OTHERWISE = 'name another output folder or empty it; `train "{}"` continues from the model in that folder'
+OTHERWISE = 'name another output folder, or empty this one; `train "{}"` continues from the model in that folder'
 LOCK_SECONDS = 5
 """Seconds to wait for another process to release its lock."""
 
@@ -29,7 +29,7 @@ def check_unfinished(bundle: Bundle) -> None:
     """Raise Finished if the run is done: another process may have finished it while this one waited for the lock."""
     folder = bundle.output_dir
     if os.path.exists(os.path.join(folder, "summary.json")) and difference(bundle) == "":
-        raise Finished(f"{folder} contains this run, finished; name another output folder or empty it to train again")
+        raise Finished(f"{folder} contains this run, finished; to train again, empty it or name another")
 
 
 def finished(bundle: Bundle, done: Finished, only_report: bool = False) -> int:
@@ -166,7 +166,9 @@ def _check_unlocked(folder: str) -> None:
 
 
 def difference(bundle: Bundle) -> str | None:
-    """Describe how this run differs from the folder's run. "" if it can resume that run, None without such a run."""
+    """How this run differs from the run in the output folder: "" if it can resume it, None if the folder contains no
+    run.
+    """
     marker = _marker(bundle)
     if marker is None or marker["bundle"] == bundle.digest:
         return "" if marker else None

@@ -58,7 +58,7 @@ def node_findings(bundle: Bundle, rank: int, local_rank: int, alone: bool) -> li
             wrong = [one for feature in bundle.features for one in feature.check_gpu_links(bundle)]
         found += wrong
     if rank == 0 or alone:
-        found += rows_and_tokens(bundle)  # one process per node checks this before the launch, rank 0 in the run
+        found += rows_and_tokens(bundle)  # before a launch, one process per node checks the rows; in a run, rank 0
     return found
 
 
@@ -81,7 +81,7 @@ def file_findings(bundle: Bundle, rank: int, local_rank: int) -> list[str]:
 
 
 def caches() -> list[str]:
-    """Findings about cache folders that cannot be written. Errors of Hugging Face's libraries omit the folder."""
+    """Findings about cache folders that cannot be written. The libraries' own errors do not name the folder."""
     found = []
     stated = {one: os.environ[one] for one in ("HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE") if os.environ.get(one)}
     if not {"HF_HOME", "HF_DATASETS_CACHE"} & stated.keys():

@@ -11,7 +11,9 @@ from datetime import timedelta
 from . import errors
 
 FIRST, LONGEST = 10.0, 60.0
-"""The first line is printed after FIRST seconds. The next waits are as long on a terminal; in a log each is doubled."""
+"""Seconds. A line is printed after FIRST seconds, and on a terminal again after each FIRST seconds. In a log, each wait
+is twice the last one, up to LONGEST.
+"""
 
 
 class Phase:

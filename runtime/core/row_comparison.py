@@ -17,17 +17,23 @@ from .rows import FIELDS
 Conversations = Callable[[Mapping[str, Any]], list[list[dict[str, Any]]]]
 """A function that gets a mapped row and returns its conversations (see ``rows.RowFormat``)."""
 STRUCTURE = ("tool_calls", "tools", *REASONING)
-"""Keys of a message that a template may ignore. For each role, the first row with each set of them is compared."""
+"""Keys of a message that a template may ignore. For each role, the first row with each combination of these keys is
+compared.
+"""
 END = "end"
 """The value of `Loss.how` for the marker before a text's last word. Another marker stands after its first word."""
 THOUGHTS = re.compile("(</?think(?:ing)?>)")
 PYTHON = {"argument": re.compile("': ?'$"), "part": re.compile(r"""'text': ?['"]\s*\S* $""")}
-"""Maps a kind of piece to a pattern. A match in the text before it shows a Python dict instead of JSON."""
+"""Maps a kind of piece to a pattern. If the text before the piece matches, the template wrote a Python dict, not
+JSON.
+"""
 FIRST, SPREAD = 4, 200
 """Of each source, these rows are compared: the first 4, 200 at equal distances, and the first for each set of keys."""
 COLUMNS = ("messages", "prompt", "completion", "chosen", "rejected")
 NAMES = {"part": "content", "tool_call": "tool_calls", "argument": "tool_calls", "tool": "tools"}
-"""Maps a kind of piece to the value of `data(omit=[...])` that allows its loss, unless this is the kind itself."""
+"""Maps a kind of piece to the value of `data(omit=[...])` that allows its loss. For other kinds, the value is the
+kind's name.
+"""
 WORDS = {"content": "a text", "tool_calls": "tool calls", "reasoning": "reasoning", "tools": "tools"}
 
 

@@ -202,7 +202,7 @@ def _trainer(bundle: Bundle, args: Arguments) -> tuple[Trainer, Tokenizer]:
     trainer.card = bundle.inside("model_card.md")
     for feature in bundle.features:
         feature.before_training(bundle, trainer)
-    for printer in (PrinterCallback, ProgressCallback):  # these print in all processes, the runtime only in process 0
+    for printer in (PrinterCallback, ProgressCallback):  # they would print in every process
         trainer.remove_callback(printer)
     by = {"NO": "", "DEEPSPEED": ", DeepSpeed", "FSDP": ", FSDP"}.get(bundle.run["distributed_type"], ", DDP")
     processes = "one process" if args.world_size == 1 else f"{args.world_size} processes"

@@ -83,7 +83,7 @@ def differences(was: dict[str, object], now: dict[str, object], division: "Divis
 
 
 def _refusal(was: Mapping[str, object], now: Mapping[str, object], division: "Division") -> str | None:
-    """The reason why a run cannot resume with steps that are divided differently, or None."""
+    """The reason why a run cannot resume with another number of processes or another micro-batch, or None."""
     kinds = {was.get("run.distributed_type"), now.get("run.distributed_type")}
     if division["step"]:
         return division["step"]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 
 class LoadingHook:
-    """A base class that stands before trl's trainer. Such a trainer loads the weights of a checkpoint by
+    """A base class before trl's trainer in the class order (MRO). The trainer then loads a checkpoint's weights by
     ``load_checkpoint``.
     """
 

@@ -17,7 +17,9 @@ def keep_dates() -> None:
 
 
 def _read_json(data: Any, **options: object) -> object:
-    """Like ``pyarrow.json.read_json``, but without timestamps: if there are any, the data is read again as texts."""
+    """Read JSON by ``pyarrow.json.read_json``. If pyarrow finds timestamps, read the data again with texts in their
+    place.
+    """
     import pyarrow
     from pyarrow import json
 

@@ -8,7 +8,7 @@ from typing import Any
 
 
 class RandomStatesTrainer:
-    """A base class that stands before trl's trainer. It overrides how random states are loaded from a checkpoint."""
+    """A base class before trl's trainer in the class order (MRO). It overrides how random states are loaded."""
 
     args: Any
 

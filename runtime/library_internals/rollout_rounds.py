@@ -5,7 +5,7 @@ from typing import Any
 
 
 class RolloutRoundsTrainer:
-    """A base class that stands before trl's trainer. It saves and restores completions together with a checkpoint.
+    """A base class before trl's trainer in the class order (MRO). It saves and restores completions with a checkpoint.
 
     Several steps train on the completions of one round if `iterations` is above 1, or `steps_per_generation` above the
     accumulation. trl saves neither the completions nor its place in the round. So a run that resumes within a round

@@ -9,7 +9,9 @@ from typing import Any
 
 
 class TrainerHooks:
-    """A base class that stands before trl's trainer, for two methods that transformers' private methods call."""
+    """A base class before trl's trainer in the class order (MRO), with two methods that transformers' private methods
+    call.
+    """
 
     staging: str | None = None
     """The folder into which a checkpoint is written. None means the folder that transformers uses."""

@@ -47,7 +47,7 @@ class ToolCallingTrainer:
             say(
                 f"{sum(called)} of {len(called)} completions of this round end with a tool call whose result does not "
                 f"fit: `max_completion` is {self.max_completion_length} tokens, "  # type: ignore[attr-defined]
-                "results and later answers included, and the model's context counts as well"
+                "results and later answers included, and the model's context is a limit, too"
             )
         return found
 

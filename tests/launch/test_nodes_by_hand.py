@@ -43,7 +43,7 @@ def test_each_node_has_its_command(tmp_path):
     numbered = [f"MASTER_ADDR={ADDRESS} MASTER_PORT={PORT} NODE_RANK={rank}" for rank in range(3)]
     assert commands(text) == [f"{one} ./two.bundle/launch.sh" for one in numbered]
     assert readme == [f"{one} ./launch.sh" for one in numbered]
-    assert "the same on every node" in text
+    assert "Use these values on all nodes" in text
 
 
 def test_of_many_nodes_the_first_two_and_the_last_are_shown(tmp_path):

@@ -91,7 +91,7 @@ def test_counts_are_read_by_the_plan_and_other_rows_are_not_used(
     other = compiled(CASES["masks"].replace("seq=64", "seq=32"), location, f"{location}/other.bundle", "other.xp")
     run = launch(other, str(tmp_path), PYTHON=warm.python, XPC_PREPARED=prepared)
     assert run.done.returncode == 0, run.output
-    assert "is not there: the rows are prepared by the run" in run.output
+    assert "is not there: the run prepares the rows itself" in run.output
 
 
 def test_other_learning_rates_share_prepared_rows(warm: Forks, location: str, tmp_path: Path) -> None:

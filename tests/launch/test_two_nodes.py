@@ -110,7 +110,7 @@ def test_two_nodes_train_as_one_does(
     rehearsed = {"XPC_REHEARSE": "1"} if rehearses else {}
     (status, printed), (other, silent) = both(pair, two(location, name, *more), cwd, PYTHON=python, **rehearsed)
     assert (status, other) == (0, 0), f"{printed}\n{silent}"
-    assert "[run] 2 nodes meet; all-reduce over them: gloo " in printed
+    assert "[run] 2 nodes are connected; all-reduce over them: gloo " in printed
     assert printed.count("preflight passed") == (3 if rehearses else 1)
     assert printed.count("resuming from checkpoint-") == int(rehearses)
     assert "out.rehearsal" not in os.listdir(cwd)
@@ -141,7 +141,7 @@ def test_findings_are_reported_once_and_in_time(pair: Nodes, location: str, tmp_
     assert printed == (
         "error: port 29500 cannot be used for the rendezvous: Address already in use; set MASTER_PORT to a free port\n"
     )
-    assert answer == "error: what listens on 10.111.0.1:29500 is not node 0 of this run: it does not answer\n"
+    assert answer == "error: the program at 10.111.0.1:29500 is not node 0 of this run: it does not answer\n"
 
 
 TAKE = "import socket, sys, time; s = socket.create_server(('', int(sys.argv[1]))); print(flush=True); time.sleep(600)"

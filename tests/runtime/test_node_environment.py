@@ -170,7 +170,7 @@ def test_launchers_that_do_not_find_each_other_say_so(monkeypatch: pytest.Monkey
     monkeypatch.setenv("MASTER_ADDR", "10.0.0.1")
     monkeypatch.setenv("MASTER_PORT", "29500")
     assert node_rendezvous.rendezvous_failure(ValueError("other")) is None
-    assert "launchers do not meet at 10.0.0.1:29500 (RendezvousTimeoutError)" in str(
+    assert "launchers did not meet at 10.0.0.1:29500 (RendezvousTimeoutError)" in str(
         node_rendezvous.rendezvous_failure(RendezvousTimeoutError())
     )
     assert "(timed out)" in str(node_rendezvous.rendezvous_failure(DistStoreError("timed out\nstack")))

@@ -347,7 +347,7 @@ def test_cards_get_picture_numbers_licences_and_use(tmp_path: Path, monkeypatch:
         str(out), facts, str(tmp_path / "my x.bundle"), sources, "out", partial(result.usage, False, True, {}, None)
     )
     card = (out / "README.md").read_text()
-    assert "| `model` | gemma |\n| `rows.jsonl` | unknown: no README.md of this source is here |" in card
+    assert "| `model` | gemma |\n| `rows.jsonl` | unknown: its README.md was not found |" in card
     assert card.startswith("# x\n\n## Result\n\n![the curves of the run](picture.svg)\n")
     assert "| `loss` | 2.0000 | 2.0000 (step 1) | nan |" in card
     assert "2 steps, 16 sequences, 1,234 tokens in 3 s in 2 starts." in card

@@ -84,7 +84,7 @@ def test_nodes_that_agree_pass_and_the_port_is_free(
 ) -> None:
     for _ in range(2):  # the second rendezvous can use the port at once
         assert hold([rendezvous(rank, port, 3) for rank in range(3)], [bundle] * 3, [[], [], []]) == ["", "", ""]
-    assert capsys.readouterr().out.splitlines()[-1] == "[run] 3 nodes meet; all-reduce over them: gloo 1 GB/s"
+    assert capsys.readouterr().out.splitlines()[-1] == "[run] 3 nodes are connected; all-reduce over them: gloo 1 GB/s"
     assert not os.path.exists(bundle.output_dir)
     assert [name for name in os.listdir(os.path.dirname(bundle.output_dir)) if name.startswith(".xpc")] == []
 
@@ -175,7 +175,7 @@ def test_another_program_at_the_port_is_not_taken_for_node_0(bundle: Bundle, por
         thread.start()
         output = hold([rendezvous(1, port)], [bundle], [[]])
         thread.join(10)
-    assert output[0].startswith(f"what listens on 127.0.0.1:{port} is not node 0 of this run")
+    assert output[0].startswith(f"the program at 127.0.0.1:{port} is not node 0 of this run")
 
 
 @pytest.mark.parametrize(

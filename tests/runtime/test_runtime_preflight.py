@@ -56,8 +56,8 @@ def test_the_planned_gpus_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         ({"name": "NVIDIA A10G"}, "GPU 0 is a NVIDIA A10G, and this bundle is for v100-32gb"),
         ({"cc": (6, 1)}, "GPU 0 has compute capability 6.1, below"),
         ({"built": ["sm_80", "sm_90"]}, "has no kernels for GPU 0 (Tesla V100-SXM2-32GB, compute capability 7.0)"),
-        ({"gib": 15.8}, "GPU 0 has 15.8 GiB, and the plan counts on 31.7 GiB"),
-        ({"free": 12.0}, "GPU 0 has 12.0 GiB free, and the plan counts on 31.7 GiB: something else uses it"),
+        ({"gib": 15.8}, "GPU 0 has 15.8 GiB, but the plan assumes 31.7 GiB"),
+        ({"free": 12.0}, "GPU 0 has 12.0 GiB free, but the plan assumes 31.7 GiB: another process uses it"),
     ],
 )
 def test_other_gpus_are_reported(

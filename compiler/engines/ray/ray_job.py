@@ -28,7 +28,7 @@ from typing import Any
 
 BUNDLE = os.path.dirname(os.path.abspath(__file__))
 TEMPFAIL = 75
-"""The exit status of a run that stopped on request. Started again, such a run resumes."""
+"""The exit status of a run that stopped on request. When it is started again, the run resumes."""
 FINAL = (0, 1, 2, TEMPFAIL)
 """Exit statuses after which the job is not retried: success, failures that would happen again, and a stop on request.
 """
@@ -37,7 +37,7 @@ PASSED = ("PYTHON", "OMP_NUM_THREADS")
 PREFIXES = (
     "CLEARML_", "GLOO_", "HF_", "MLFLOW_", "NCCL_", "PYTORCH_", "SWANLAB_", "TOKENIZERS_", "TRACKIO_", "WANDB_", "XPC_",
 )  # fmt: skip
-"""Environment variables of the job with these prefixes are set on every node, even if the node has other values."""
+"""Prefixes of environment variables that are copied from the job to every node. They replace the node's own values."""
 
 
 def main() -> int:
@@ -120,8 +120,8 @@ def digest(bundle: str) -> str | None:
 
 
 def inherited(bundle: str) -> dict[str, str]:
-    """The environment variables of this process without those that Ray adds: a number of threads, and the bundle's
-    folder in PYTHONPATH.
+    """The environment variables of this process without what Ray adds: OMP_NUM_THREADS, and the bundle's folder in
+    PYTHONPATH.
     """
     found = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
     paths = [

@@ -32,7 +32,7 @@ def unknown_gpu(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.location("hardware", "not in its catalog"),
             f"SkyPilot has no {gpu.name}",
-            "write a GPU that clouds rent, such as `hardware 8 x h100-80gb`, or start it with `launch slurm`",
+            "write a GPU that clouds offer, such as `hardware 8 x h100-80gb`, or start it with `launch slurm`",
             (spec.label("launch", "the launcher"),),
         )
 

@@ -31,8 +31,8 @@ export NODE_RANK="$SKYPILOT_NODE_RANK" MASTER_ADDR="${{SKYPILOT_NODE_IPS%%[!0-9A
 
 
 def files(spec: Spec, pin: str) -> dict[str, str]:
-    """The file `sky.yaml`, a SkyPilot task that runs the bundle. `pin` is the bundle's digest: before a node starts the
-    run, it checks that its copy of the bundle has this digest.
+    """The file `sky.yaml`, a SkyPilot task that runs the bundle. `pin` is the bundle's digest: before it starts the
+    run, each node checks that its copy of the bundle has this digest.
     """
     nodes = spec.hardware.nodes
     again = "and preemptions restart it." if requeues(spec) else "does not restart it; a preemption does."

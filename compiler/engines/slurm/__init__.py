@@ -27,8 +27,8 @@ sbatch {JOB}
 ```
 """
 SERVER = """
-The job has one more node, which runs the vLLM server, and sets XPC_VLLM_HOST. XPC_VLLM names the server's
-program if that has its own environment; XPC_SERVER_WAIT is the longest wait in seconds.
+The job has one more node, which runs the vLLM server, and sets XPC_VLLM_HOST. XPC_VLLM names the server's program if it
+has an environment of its own; XPC_SERVER_WAIT is the maximum wait in seconds.
 """
 LARGEST_ARRAY = 1001
 """Slurm's default limit on the number of an array's tasks (`MaxArraySize` in slurm.conf(5))."""
@@ -67,7 +67,7 @@ class Slurm(Engine):
         return [
             (f"sbatch {JOB}", "all members, each a task of an array"),
             (f"sbatch --array=0-{len(members) - 1}%8 {JOB}", "all, at most 8 at a time"),
-            (f"sbatch --array=0 {JOB}", "the first one; members.txt lists them, the member 0 first"),
+            (f"sbatch --array=0 {JOB}", "the first member; members.txt lists all, beginning with member 0"),
             (f"sbatch {MEMBERS}/{members[0]}/{JOB}", "the same, as a separate job"),
         ]
 

@@ -19,9 +19,9 @@ class CpuProcesses(Feature):
         """Create the process group of several processes, or of one process with DeepSpeed. TrainingArguments then uses
         this group (``use_configured_state``).
 
-        Without it, transformers passes ``ddp_timeout`` on only for GPUs. accelerate 1.15 picks no backend for DeepSpeed
-        on a CPU: each of two ranks would run alone, and one rank would compile DeepSpeed's shared-memory operator for
-        minutes (TrainingArguments._setup_devices, PartialState; confirmed by running it).
+        Without this group, transformers would pass ``ddp_timeout`` on only for GPUs. accelerate 1.15 picks no backend
+        for DeepSpeed on a CPU: each of two ranks would run alone, and one rank would compile DeepSpeed's shared-memory
+        operator for minutes (TrainingArguments._setup_devices, PartialState; confirmed by running it).
         """
         if bundle.run["world_size"] > 1 or values.get("deepspeed"):
             make_group(bundle, values)

@@ -17,7 +17,8 @@ from ...core.feature import Bundle, Feature, Trainer
 
 ACCUMULATION = "Gradient accumulation steps mismatch: GradientAccumulationPlugin has 1, "
 """The beginning of a harmless warning of accelerate. transformers passes 1 to accelerate, because DeepSpeed
-accumulates. It compares the arguments with DeepSpeed's number itself (HfTrainerDeepSpeedConfig)."""
+accumulates. transformers itself compares the argument with DeepSpeed's number (HfTrainerDeepSpeedConfig).
+"""
 
 
 class DeepSpeed(Feature):
@@ -79,8 +80,8 @@ class DeepSpeed(Feature):
 
 
 def _prebuilt() -> set[str]:
-    """The extensions of the installed DeepSpeed that are already compiled; the package on PyPI has none that is
-    compiled.
+    """The extensions of the installed DeepSpeed that are already compiled; the package on PyPI contains no compiled
+    extension.
     """
     from runpy import run_path
 
@@ -93,7 +94,9 @@ def _prebuilt() -> set[str]:
 
 
 def missing(cuda: bool) -> list[str]:
-    """Findings about missing tools that compile torch extensions: ninja, a C++ compiler, and for `cuda` its toolkit."""
+    """Findings about missing tools that compile torch extensions: ninja, a C++ compiler and, if ``cuda``, CUDA's
+    toolkit.
+    """
     found = []
     if shutil.which("ninja") is None:
         candidate = os.path.join(os.path.dirname(sys.executable), "ninja")
@@ -111,5 +114,5 @@ def missing(cuda: bool) -> list[str]:
             assert_no_cuda_mismatch("optimizer")  # refuses a CUDA compiler that does not fit torch's CUDA version
     except Exception as error:
         # DeepSpeed has two exception classes for this case, and a broken CUDA compiler may cause any other exception
-        found.append(f"there is no CUDA toolkit for that ({first_line(error)}): set CUDA_HOME to one")
+        found.append(f"no CUDA toolkit fits ({first_line(error)}): set CUDA_HOME to the folder of one")
     return found

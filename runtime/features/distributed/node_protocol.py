@@ -269,7 +269,7 @@ def visit(
         raise RunError(f"node 0 connected, but sent nothing for {rendezvous.wait + ANSWER:.0f} s") from error
     except ConnectionAbortedError as error:
         raise RunError(
-            f"what listens on {rendezvous.address}:{rendezvous.port} is not node 0 of this run: {error}"
+            f"the program at {rendezvous.address}:{rendezvous.port} is not node 0 of this run: {error}"
         ) from error
     except OSError as error:
         raise RunError(f"node 0 closed the connection in the preflight ({error.strerror or error})") from error

@@ -16,7 +16,7 @@ from . import node_all_reduce, node_facts, node_network, node_protocol, shared_f
 from .node_protocol import Node, Rendezvous
 
 SKEW = 5.0
-"""A warning is printed if two clocks differ by more than this many seconds and the error of measurement together."""
+"""A warning is printed if two clocks differ by more than this many seconds plus the error of the measurement."""
 HINTS = {
     "gloo": "set GLOO_SOCKET_IFNAME to the network interface between the nodes (now {interface})",
     "nccl": "set NCCL_SOCKET_IFNAME to the network interface between the nodes; NCCL_DEBUG=INFO shows more",
@@ -148,7 +148,7 @@ def _together(bundle: Bundle, rendezvous: Rendezvous, came: list[Node], notes: l
             hint = HINTS[backend].format(interface=os.environ.get("GLOO_SOCKET_IFNAME", "chosen by gloo"))
             one.found.append(f"{backend} does not connect the nodes ({result['error']}); {hint}")
     if not any(one.found for one in came):
-        notes.append(f"{rendezvous.nodes} nodes meet; all-reduce over them: {node_all_reduce.speeds(out)}")
+        notes.append(f"{rendezvous.nodes} nodes are connected; all-reduce over them: {node_all_reduce.speeds(out)}")
 
 
 def _folder(bundle: Bundle, mine: Node, others: Sequence[Node], notes: list[str]) -> None:
@@ -193,4 +193,4 @@ def rendezvous_failure(error: Exception) -> str | None:
         return None
     where = f"{os.environ['MASTER_ADDR']}:{os.environ.get('MASTER_PORT', '')}"
     text = (str(error).splitlines() or [type(error).__name__])[0]
-    return f"the nodes passed the preflight, but their launchers do not meet at {where} ({text}); one of them has ended"
+    return f"the nodes passed the preflight, but the launchers did not meet at {where} ({text}); one of them has ended"

@@ -88,7 +88,7 @@ class EvaluatingTrainer(FaultTolerant):
             progress.now("loading the best checkpoint")
 
     def save_checkpoint(self, write: Callable[[], None]) -> None:
-        """Write a checkpoint. It also records which checkpoint is the best."""
+        """Write a checkpoint, and record in it which checkpoint is the best."""
 
         def write_and_name_best() -> None:
             write()
@@ -162,8 +162,9 @@ def is_evaluation(event: Mapping[str, object]) -> bool:
 
 
 def evaluated(path: str, step: int, sets: int = 1) -> bool:
-    """Whether metrics.jsonl has an evaluation of this step on all sets. If it lacks a set, remove it: it will be
-    repeated."""
+    """Whether metrics.jsonl has an evaluation of this step on all sets. If only some sets have one, their lines are
+    removed, because the evaluation is repeated on all sets.
+    """
     try:
         evaluations = [one for one in events(path) if one["step"] == step and is_evaluation(one)]
         if evaluations and len(evaluations) < sets:

@@ -9,7 +9,7 @@ STATES = ("optimizer", "scheduler", "scaler", "rng_state", "trainer_state", "tra
 RECORDS = ("xpc_run.json", "summary.json", "all_results.json", "train_results.json", "eval_results.json")
 """Files that a run writes next to its model. They are not compared."""
 SKIPPED = (".", "checkpoint-", "global_step")
-"""A folder in a model's folder is not searched if its name begins like this."""
+"""Subfolders whose names begin with one of these texts are not searched."""
 LEVELS, MOST = 2, 10_000
 """At most LEVELS levels of folders are searched. The search ends after MOST files and folders."""
 
@@ -24,7 +24,7 @@ def files(place: str) -> list[str]:
         out += [("" if prefix == "./" else prefix) + name for name in names if not name.startswith(".")]
         count += len(names) + len(folders)
         deep = prefix.count("/") >= LEVELS or count > MOST
-        circle = {os.path.realpath(one) for one in (place, where)}  # links back to these two are not followed
+        circle = {os.path.realpath(one) for one in (place, where)}  # following a link to one of these would never end
         folders[:] = sorted(
             one for one in folders
             if not (deep or one.startswith(SKIPPED) or os.path.realpath(os.path.join(where, one)) in circle)

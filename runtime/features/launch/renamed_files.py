@@ -20,7 +20,7 @@ class RenamedFiles(Feature):
 
 
 def renamed_back(was: Mapping[str, object], now: Mapping[str, object]) -> dict[str, object]:
-    """The settings of `now` that name a renamed file, with the name in `was` of the file with the same content."""
+    """The settings of `now` that name a renamed file, each with the file's earlier name from `was`."""
     found: dict[str, Any] = {}
     before, after = (each.get(SOURCES) for each in (was, now))
     if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):

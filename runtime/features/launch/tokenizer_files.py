@@ -266,7 +266,7 @@ class TokenizerFiles(Feature):
         if many is not None and stored is not None and many != stored[1]:
             found.append(
                 f"config.json of {bundle.base} has vocab_size = {many}, and its weights have {stored[1]} embeddings "
-                f"({stored[0]}): write vocab_size = {stored[1]}, or put the weights of this config.json there"
+                f"({stored[0]}): write vocab_size = {stored[1]}, or use the weights that belong to this config.json"
             )
         if tokenizer is not None and (most := beyond(bundle, tokenizer)) is not None:
             names = sorted(tokenizer.get_vocab().items(), key=lambda one: one[1])

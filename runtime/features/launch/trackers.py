@@ -36,7 +36,7 @@ class Trackers(Feature):
         project = environ.get("SWANLAB_PROJECT") or os.path.basename(os.getcwd())
         if "swanlab" in reported and not re.fullmatch(r"[0-9A-Za-z_+.-]+", project):
             found.append(
-                f"SwanLab's project would be {project!r}, and it takes letters, digits and -_+.; set SWANLAB_PROJECT"
+                f"SwanLab refuses the project name {project!r}: set SWANLAB_PROJECT to letters, digits and -_+."
             )
         if "swanlab" in reported and environ.get("SWANLAB_MODE", ONLINE[0]) in ONLINE and not _swanlab_key(environ):
             found.append(

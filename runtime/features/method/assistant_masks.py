@@ -8,11 +8,11 @@ from ...core.errors import RunError
 from ...core.feature import Bundle, Feature, Rows, Source, Tokenizer
 from ...core.rows import name as name_of
 
-UNMARKED = "the chat template has no {% generation %} marks, which assistant_only needs, and trl does not know it; "
+UNMARKED = "the chat template has no {% generation %} marks, which assistant_only needs, and trl cannot add them; "
 
 MARK = "write {% generation %} and {% endgeneration %} around the assistant's content alone"
 LONG = 8
-"""A turn with fewer characters is not searched for in the marked text: other text there may be the same by chance."""
+"""A turn with fewer characters is not searched for in the marked text, because it may occur there by chance."""
 
 
 RENDERED = 200
@@ -33,7 +33,7 @@ class AssistantMasks(Feature):
         not name it."""
         alone, empty = unanswered(rows) if "messages" in rows.column_names else ([], [])
         if alone:
-            others = f", and neither do {len(alone) - 1:,} others" if alone[1:] else ""
+            others = f", as in {len(alone) - 1:,} other row(s)" if alone[1:] else ""
             roles = ", ".join(dict.fromkeys(turn["role"] for turn in rows[alone[0]]["messages"]))
             raise RunError(
                 f"{name_of(source)}, row {alone[0]}: the conversation has no turn of the assistant to learn from"

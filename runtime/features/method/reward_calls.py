@@ -36,7 +36,7 @@ class Messages(list[dict[str, str]]):
 
     def __contains__(self, one: object) -> bool:
         if isinstance(one, str):
-            raise TypeError('a completion is a list of messages, and no text is one: write `in one[-1]["content"]`')
+            raise TypeError('a completion is a list of messages, not a text: search `in one[-1]["content"]`')
         return super().__contains__(one)
 
 
@@ -50,7 +50,7 @@ def arguments(
 ) -> tuple[dict[str, Any], int]:
     """Return a pair: the keyword arguments that trl passes for one group of completions, and the group's size.
 
-    ``given`` are the arguments that the trainer adds on this stack; ``row`` has the trainer's form. The first
+    ``given`` are the arguments that the installed trl's trainer adds; ``row`` has the trainer's form. The first
     completion is empty; the other completions are made up.
     """
     from transformers import TrainerState
@@ -70,7 +70,7 @@ def arguments(
 
 
 def own_messages(prompts: Sequence[Any]) -> list[object]:
-    """The prompts, whose messages have their original keys again: the runtime stores these as JSON under `FIELDS`."""
+    """The prompts, with the original keys of their messages, which the runtime stores as JSON under `FIELDS`."""
     return [
         [{**own, "content": turn["content"]} for own, turn in zip(unpacked(one)[0], one, strict=True)]
         if isinstance(one, list)
@@ -107,7 +107,9 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @contextmanager
     def judged(given: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], list[Any]]]:
-        """A context that appends to the list what the function returns. Then the list has the function's values."""
+        """A context with a list, to which the caller appends the function's result. At its end, the list has the values
+        of this result.
+        """
         returned = list[Any]()
         size, question = len(given["completions"]), _question(given["prompts"][0])
         where = f"called with {size} completions, the first for the prompt {question}"
@@ -198,7 +200,7 @@ def _problem(
             value = torch.as_tensor(torch.nan if one is None else one, dtype=torch.float32)
         except (TypeError, ValueError, RuntimeError):
             value = None
-        # torch.tensor makes a column of lists with one number each, for which trl has no place
+        # torch.tensor makes a matrix of lists with one number each, but trl needs a vector
         if value is None or value.numel() != 1 or (value.dim() and not isinstance(one, torch.Tensor)):
             return f"{before} {_described(one)} for answer {number}, {where}; {EXPECTED}"
         if value.isinf().any():

@@ -195,7 +195,9 @@ def soft_overlong_punishment(max_completion_len: int = 16384, soft_punish_cache:
 
 
 def code_format(language: str = "python") -> Function:
-    """``format_reward`` for answers with a code block. If a row has a column ``language``, it replaces the setting."""
+    """``format_reward`` for answers with a code block. The value of a row's column ``language`` replaces the
+    setting.
+    """
 
     def code_format_reward(completions: list[object], **columns: Any) -> list[float]:
         answers = texts(completions)

@@ -61,6 +61,9 @@ def other_tokens(bundle: Bundle, tokenizer: Tokenizer) -> str | None:
         return f"cannot load the tokenizer of the teacher {where}: {str(error).strip().splitlines()[0]}"
     for token, index in tokenizer.get_vocab().items():
         if vocabulary.get(token) != index:
-            entry = f"number {vocabulary[token]:,}" if token in vocabulary else "no token"
-            return f"the teacher {where} has another vocabulary: {token!r} is number {index:,} here and {entry} there"
+            entry = f"{vocabulary[token]:,}" if token in vocabulary else "no token"
+            return (
+                f"the teacher {where} has another vocabulary: {token!r} is {index:,} for the student, and {entry} for "
+                "the teacher"
+            )
     return None

@@ -1,7 +1,7 @@
 """Set the `response_template` of a tokenizer (transformers 5.13). With it, trl reads the tool calls in a completion.
 
 trl itself adds a response template if it knows the exact text of the chat template. For other chat templates, such as
-the built-in `qwen2.5`, this module adds that response template of trl that reads their tool calls.
+the built-in `qwen2.5`, this module tries all response templates of trl, and adds one that reads the tool calls.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,9 @@ ANSWERS: tuple[dict[str, Any], ...] = (
     {"role": "assistant", "content": "", "tool_calls": [CALL]},
     {"role": "assistant", "content": "An apple: {3}."},
 )
-"""Answers for a test of a chat template. trl can read calls if it gets these answers back from the rendered text."""
+"""Answers for a test of a chat template. trl can read tool calls if its parser returns these answers from the rendered
+text.
+"""
 
 
 def add_parser(tokenizer: Tokenizer) -> bool:

@@ -25,7 +25,7 @@ from .rewards import of_file
 Function = Callable[..., Any]
 NO_TEXT: tuple[object, ...] = (object.__repr__, type(_ for _ in ()).__repr__)
 """The `__repr__` methods that only print a type and an address, such as `<generator object f at 0x7f3a>`."""
-INSTEAD = "write `chat_template = qwen2.5` or `llama3.1`, or train a model whose own template can"
+INSTEAD = "write `chat_template = qwen2.5` or `llama3.1`, or train a model with a template for tools"
 START, SCORE = "reset", "get_reward"
 """The methods of an environment that trl itself calls. The model may call any other method without a leading
 underscore."""
@@ -180,9 +180,9 @@ def first_rollout(instance: Any, row: Mapping[str, Any]) -> object:
 def limited(function: Function, seconds: float, checked: Callable[[object], str | None] | None = None) -> Function:
     """The function with a time limit for each call; a coroutine function is run to its end.
 
-    If a tool raises an exception, it is printed once, and trl passes it to the model as the tool's result. If a method
-    that trl calls, such as `reset`, raises an exception or returns a wrong result, the run stops. ``checked`` gets the
-    result of such a method, and returns what is wrong with it, or None.
+    A tool's exception is printed once, and trl passes it to the model as the tool's result. If a method that trl calls,
+    such as `reset`, raises an exception or returns a wrong result, the run stops. ``checked`` gets the result of such a
+    method, and returns what is wrong with it, or None.
     """
     name, reported = getattr(function, "__name__", type(function).__name__), list[str]()
 

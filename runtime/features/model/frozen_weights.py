@@ -55,7 +55,7 @@ def freeze(bundle: Bundle, model: Model) -> None:
             found |= matched
     missing = [name for name in [*(inside or []), *outside, *patterns] if name not in found]
     if missing:
-        raise RunError(f"`freeze` names {missing[0]!r}, and this model has no weight there")
+        raise RunError(f"`freeze` names {missing[0]!r}, but no weight of this model has that name")
     weights = list(model.parameters())
     for weight in weights:
         weight.requires_grad_(id(weight) in trained)

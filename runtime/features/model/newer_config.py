@@ -24,7 +24,7 @@ class NewerConfig(Feature):
 
 def ignored(config: Mapping[str, Any]) -> dict[str, object]:
     """The values of ``rope_parameters`` that transformers 4 would ignore, by the keys that it reads, such as
-    ``rope_theta``. Without the values that ``config`` also has under these keys.
+    ``rope_theta``. Values that ``config`` has under these keys, too, are left out.
 
     ``config`` is a config.json, completed by the defaults of the model's class.
     """

@@ -42,8 +42,8 @@ class Rope(Feature):
 
 
 def lengthen(tokenizer: Tokenizer, context: int, rope: Mapping[str, Any]) -> None:
-    """Raise ``model_max_length`` to the scaled context, unless it is below the original one. ``context`` is the context
-    in the configuration; `scale` has already multiplied it (except for dynamic scaling).
+    """Raise ``model_max_length`` to the scaled context, unless this limit is shorter than the original context.
+    ``context`` is the context in the configuration; `scale` has already multiplied it (except for dynamic scaling).
     """
     scaled = int(context * rope["factor"]) if rope["rope_type"] == "dynamic" else context
     if scaled / rope["factor"] <= tokenizer.model_max_length < scaled:

@@ -1,5 +1,5 @@
-"""If a weight is tied to a weight in the checkpoint, filter transformers' warning that the checkpoint lacks it. With
-DeepSpeed, there is no such warning.
+"""Filter transformers' warning about weights that a checkpoint lacks only because they are tied to weights that it has.
+With DeepSpeed, transformers does not warn.
 """
 
 import logging

@@ -74,7 +74,9 @@ class Processor(Feature):
 
 
 class Vision(Feature):
-    """Hooks for a run whose model reads images: the run trains only the part of the model that is a language model."""
+    """Hooks for a run whose model reads images: the run trains the language model, and freezes the part that reads
+    images.
+    """
 
     reported = False
     """Whether the frozen part was reported. dpo also loads a reference model, but the report appears only once."""

@@ -22,7 +22,9 @@ class Sets(dict[str, Any]):
 
 
 def joined_sets(parts: list[Any], axis: int = 0) -> object:
-    """Like ``concatenate_datasets``, but also for `Sets`: trl 0.18's kto trainer adds columns with this function."""
+    """Join datasets as ``concatenate_datasets`` does, or join `Sets`: trl 0.18's kto trainer adds columns in this
+    way.
+    """
     import datasets
 
     if not isinstance(parts[0], Sets):

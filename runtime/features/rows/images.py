@@ -72,7 +72,7 @@ def images_of(stored: Rows) -> list[Any]:
 
 
 def plain(turn: Mapping[str, Any], where: str) -> dict[str, str]:
-    """A message with only a role and a text. Raises RunError if the stored message has more than these."""
+    """A message with only a role and a text. Raises RunError if the stored message has other keys."""
     more = [key for key, value in turn.items() if key not in ("role", "content") and value]
     if more:
         raise RunError(f"{where}: a message has `{more[0]}`, and messages with images have a role and a content only")

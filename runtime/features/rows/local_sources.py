@@ -95,7 +95,7 @@ def path_of(bundle: Bundle, path: str, bundled: str | None = None) -> str:
 def _of_split(place: str, names: list[str], split: str) -> list[str]:
     found = split_files.of_split(names, split)
     if names and not found:
-        raise RunError(f"{place} has no file of the split {split!r}: no file or folder in it has that name")
+        raise RunError(f"{place} has no file of the split {split!r}: no name of a file or folder contains this word")
     return found
 
 

@@ -28,7 +28,7 @@ class LossMask(Feature):
             rows = pyarrow.compute.list_parent_indices(chunk).filter(ones)
             trained += pyarrow.compute.count_distinct(rows).as_py()
         if bundle.arguments.get("packing") and trained:
-            return  # unknown: a dropped packed sequence had several rows
+            return  # a dropped packed sequence had several rows, so their number is unknown
         counted.unlearned = len(prepared) - trained
         if counted.unlearned:
             say(f"{counted.unlearned:,} of {len(prepared):,} rows have no learned token within seq and add no loss")

@@ -28,7 +28,7 @@ class Shares(Mixture):
         self.tokenizer = tokenizer
 
     def source_mapped(self, bundle: Bundle, source: Source, part: Rows) -> Rows:
-        """Return those rows that the trainer will keep: so the stated shares are the shares that it trains on."""
+        """Drop the rows that the trainer would drop, so that the rows that it trains on have the shares in the spec."""
         kept_in_full = bundle.plan["method"]["scores"]
         drops = kept_in_full or _drops_long_prompts(bundle)
         if source.get("share") is None or self.tokenizer is None or not drops or len(part) == 0:

@@ -153,8 +153,8 @@ def _unanswered(repo: str, error: Exception) -> str:
             "complete); set another in HF_TOKEN, or log in again with `hf auth login`"
         )
     return (
-        f"this run pushes to {repo}, and {constants.ENDPOINT} cannot be reached: {_line(error)}; it needs the network "
-        "during the whole training"
+        f"this run pushes to {repo}, and {constants.ENDPOINT} cannot be reached: {_line(error)}; a run needs the "
+        "network during the whole training"
     )
 
 

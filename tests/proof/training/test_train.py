@@ -239,7 +239,7 @@ def test_processes_that_share_sequences_are_started_as_such(warm: Warm, tmp_path
     bundle = warm.compiled(text, "shared-alone")
     answer = warm.of(DEFAULT).run(bundle, str(tmp_path), world=2, XPC_PREFLIGHT="passed")
     assert 0 not in answer["status"]
-    assert "2 processes share a sequence, and accelerate is not set up for that" in answer["out"] + answer["err"]
+    assert "2 processes share a sequence, but accelerate is not set up for this" in answer["out"] + answer["err"]
 
 
 def test_processes_that_tokenize_change_nothing(train: Callable[..., Run]) -> None:

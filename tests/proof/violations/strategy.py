@@ -323,7 +323,7 @@ EXPERTS = (
         legal_family="opt",
         measure="strategy.frozen",
         raises="RunError",
-        match="no weight there",
+        match="no weight of this model has that name",
     ),
     Proof(
         "P34",

@@ -63,8 +63,7 @@ WRONG = [
     ("async def r(completions, **_):\n    return 2", "returned an int (2)"),
     (
         "def r(completions, **_):\n    return [float('7' in one) for one in completions]",
-        'raised TypeError: a completion is a list of messages, and no text is one: write `in one[-1]["content"]`'
-        " in line 2",
+        'raised TypeError: a completion is a list of messages, not a text: search `in one[-1]["content"]` in line 2',
     ),
     ("import torch\ndef r(completions, **_):\n    return torch.tensor(1.0)", "returned a Tensor (tensor(1.))"),
 ]

@@ -364,5 +364,5 @@ def test_the_host_of_the_server_is_the_launchs(
 
 
 def test_a_class_that_the_stack_lacks_is_one_sentence() -> None:
-    with pytest.raises(RunError, match=r"this stack has no json\.NoConfig"):
+    with pytest.raises(RunError, match=r"the installed libraries have no json\.NoConfig"):
         arguments.load_class("json.NoConfig")

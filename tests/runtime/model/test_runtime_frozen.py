@@ -69,7 +69,7 @@ def test_the_score_of_a_reward_model_is_always_trained() -> None:
     ],
 )
 def test_a_name_that_finds_nothing_is_reported(plan: dict[str, Any], name: str) -> None:
-    with pytest.raises(RunError, match=f"`freeze` names '{name}', and this model has no weight there"):
+    with pytest.raises(RunError, match=f"`freeze` names '{name}', but no weight of this model has that name"):
         trained(**plan)
 
 

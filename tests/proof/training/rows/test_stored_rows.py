@@ -126,7 +126,7 @@ def test_a_row_without_an_answer_is_named(warm: Warm, target: str) -> None:
     rows[7], rows[9] = rows[7][:1], rows[9][:1]
     found = stopped(warm, "unanswered", rows, ANSWERS, target=target)
     assert "unanswered.parquet, row 7: the conversation has no turn of the assistant" in found
-    assert "and neither do 1 others (the roles of its turns are user)" in found
+    assert "as in 1 other row(s) (the roles of its turns are user)" in found
     assert "Traceback" not in found
 
 
