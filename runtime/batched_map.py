@@ -242,7 +242,7 @@ def mapped(
         if unknown := options.keys() - KNOWN:
             raise NotBatched(f"the call has the argument {', '.join(sorted(unknown))}")
         return _in_forks(real, rows, path, tokenizer, options)
-    except Exception as error:  # if the function itself raised the error, it does so again when it is called row by row
+    except Exception as error:  # if the mapped function fails, the call below raises its error again
         note(_reason(error))
         return real(rows, **as_it_is)
 

@@ -159,7 +159,7 @@ def _interrupt(*_: object) -> None:
     """Handle Ctrl-C: the first is a stop request, the second kills every process of the run."""
     if State.interrupted:
         _signal(State.process().children(recursive=True) if State.process else [], signal.SIGKILL)
-        _report(f"quit at once; the newest checkpoint is {_newest() or 'none: nothing is saved'}")
+        _report(f"quit at once; newest checkpoint: {_newest() or 'none, nothing is saved'}")
         os._exit(130)
     State.interrupted = True
     if State.process and State.process().children():

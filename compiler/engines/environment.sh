@@ -5,7 +5,7 @@
 
 xpc_bundle=${{BASH_SOURCE[0]%/*}}
 if ! printf '%s  %s\n' {digest} "$xpc_bundle/{name}" | sha256sum --check --status; then
-  echo "environment.sh: {name} is not the file that was compiled" >&2
+  echo "environment.sh: {name} was changed since the spec was compiled" >&2
   exit 1
 fi
 set +eu # modules and virtual environments may fail in a strict shell

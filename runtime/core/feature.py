@@ -296,7 +296,7 @@ class Bundle:
         self.config = plan["config"]
         self.method = plan["method"]["name"]
         self.lora = plan.get("lora")
-        self.conversational = False  # Becomes true if any source has rows for the chat template.
+        self.conversational = False  # True once a source has rows for the chat template.
         self.repository: str | None = None  # The full name of the hub's repository, once it exists.
         self.arguments = plan["arguments"]
         self.model = plan["model"]

@@ -81,7 +81,7 @@ def compared(bundle: Bundle, trainer: Trainer, stated: set[str]) -> Iterator[Row
         changed = stated ^ trained(model)
         yield "the number of trained weights", len(stated), len(stated ^ changed)
         kinds = {str(one.dtype).removeprefix("torch.") for one in model.parameters() if one.requires_grad}
-        kinds -= {"float32"} if len(kinds) > 1 else set()  # some models keep a few weights in float32
+        kinds -= {"float32"} if len(kinds) > 1 else set()  # ignore the few weights that some models keep in float32
         yield "the dtype of trained weights", bundle.model["dtype"], ", ".join(sorted(kinds))
     for feature in bundle.features:
         yield from feature.made(bundle, trainer)

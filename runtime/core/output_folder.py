@@ -57,7 +57,7 @@ def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]
             raise RunError(f"{path} is neither a file nor a folder; remove it")
     if not present or (present == [MARKER] and not _lines(folder)):
         return None, []  # an earlier run was killed while it wrote its first file
-    if present == [MARKER] and difference(bundle) is not None:  # The earlier run wrote nothing else.
+    if present == [MARKER] and difference(bundle) is not None:  # an earlier run wrote only its marker
         _check_unlocked(folder)
         return None, ["no complete checkpoint to resume from: starting from the beginning"]
     if run["resume"] != "auto":
@@ -145,7 +145,7 @@ def _lock(handle: IO[str]) -> bool:
             if time.monotonic() >= until:
                 return False
             time.sleep(0.1)
-        except OSError:  # some network file systems have no locks
+        except OSError:  # some network file systems have no locks: run without
             return True
 
 

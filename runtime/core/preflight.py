@@ -38,7 +38,7 @@ def check(bundle: Bundle, rank: int, local_rank: int, known: Sequence[str] = ())
     found = [*known, *node_findings(bundle, rank, local_rank, alone="WORLD_SIZE" not in os.environ)]
     if found:
         error = findings(found)
-        error.local = local_rank == 0  # each node reports its own findings
+        error.local = local_rank == 0  # on each node, one process reports
         for feature in bundle.features:
             feature.preflight_failed(bundle, error)
         raise error
@@ -49,7 +49,7 @@ def node_findings(bundle: Bundle, rank: int, local_rank: int, alone: bool) -> li
     node.
     """
     found = [] if os.environ.get(DONE) else file_findings(bundle, rank, local_rank)
-    if local_rank == 0 and versions(bundle):  # do not rely on libraries of wrong versions
+    if local_rank == 0 and versions(bundle):  # the checks below need the pinned versions
         return found
     if local_rank == 0:
         wrong = machine.devices(bundle)

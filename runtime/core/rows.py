@@ -41,7 +41,9 @@ def columns(source: "Source", present: Sequence[str]) -> dict[str, str]:
 
 
 def dropped(source: "Source", present: Sequence[str], method: str) -> list[str]:
-    """The stored columns that the trainer does not get: all, because messages have copies of what a template reads."""
+    """The stored columns that the trainer does not get: all, because each message has copies of what a template
+    reads.
+    """
     return list(present)
 
 

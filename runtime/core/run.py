@@ -30,7 +30,7 @@ def main(folder: str, words: Sequence[str]) -> int:
     progress.now("checking this machine")
     try:
         bundle = bundles.read(folder, FEATURES)
-        # without a launcher, started by hand, only --preflight works
+        # `--preflight` also works without a launcher, which would set WORLD_SIZE
         if not (words and "WORLD_SIZE" not in os.environ):
             bundles.check_world(bundle.run, os.environ)
         arguments.prepare_environment(bundle)

@@ -69,7 +69,7 @@ def _lines(text: str) -> dict[str, str]:
 def differences(was: dict[str, object], now: dict[str, object], division: "Division") -> str:
     """Describe the settings that differ; the text is the end of a sentence. "" if the run can resume."""
     names = [name for name in sorted({*was, *now}) if was.get(name) != now.get(name)]
-    # older versions of xpc also recorded settings that do not affect the numbers
+    # ignore settings that do not affect the numbers: older versions of xpc recorded these, too
     names = [name for name in names if not {name, name.rpartition(".")[0]} & NEUTRAL]
     divided = DIVIDED.intersection(names)
     why = _refusal(was, now, division) if divided else None

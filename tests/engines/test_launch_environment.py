@@ -73,7 +73,7 @@ def test_another_setup_than_the_compiled_one_is_not_read(tmp_path: Path) -> None
     own.write_text("touch pwned\n")
     done = launched(bundle, "launch.sh", "--dry-run")
     assert done.returncode == 1
-    assert "is not the file that was compiled" in done.stderr
+    assert "was changed since the spec was compiled" in done.stderr
     assert not (tmp_path / "pwned").exists()
 
 

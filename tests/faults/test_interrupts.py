@@ -81,7 +81,7 @@ def test_first_ctrl_c_saves_and_the_second_ends_at_once(
     again.until(lambda: "launch.sh: stopping" in again.output)
     again.type(CTRL_C)
     assert again.wait() == 130, again.output
-    assert f"launch.sh: quit at once; the newest checkpoint is {saved}" in again.output
+    assert f"launch.sh: quit at once; newest checkpoint: {saved}" in again.output
     until(lambda: not any(map(alive, processes)))
 
 

@@ -29,7 +29,7 @@ START = f"""\
 
 JOBSET_COMMENT = """\
 A JobSet (jobset.x-k8s.io/v1alpha2) for {nodes}, each a pod that starts launch.sh of the bundle.
-After exit status {tempfail} (asked to stop, checkpoint written) and evictions the run is {again}
+After exit status {tempfail} (stopped on request, checkpoint written) or an eviction, the run is {again}
 Put the bundle into {folder} of the volume, or into /opt of the image, as {place}."""
 TRAINJOB_COMMENT = """\
 A TrainJob of Kubeflow Trainer 2.2 or newer (trainer.kubeflow.org/v1alpha1) for {nodes}, each a pod that starts

@@ -18,7 +18,7 @@ PORT = 8008
 COMMENT = """\
 A task of SkyPilot 0.12 or newer for {nodes}. Submit it in this folder, which is copied to every node:
 {submit}
-Exit status {tempfail} (asked to stop, checkpoint written) {again}"""
+Exit status {tempfail} (stopped on request, checkpoint written) {again}"""
 RANKS = """\
 if [ "$SKYPILOT_NUM_NODES" != {nodes} ]; then
   echo "sky.yaml: the task has $SKYPILOT_NUM_NODES nodes, and the bundle is for {nodes}" >&2
@@ -35,7 +35,7 @@ def files(spec: Spec, pin: str) -> dict[str, str]:
     run, each node checks that its copy of the bundle has this digest.
     """
     nodes = spec.hardware.nodes
-    again = "and preemptions restart it." if requeues(spec) else "does not restart it; a preemption does."
+    again = "or a preemption restarts the run." if requeues(spec) else "does not restart the run; a preemption does."
     comment = COMMENT.format(
         nodes=f"{nodes} node{'s' if nodes > 1 else ''}", submit=submit(spec), tempfail=TEMPFAIL, again=again
     )

@@ -38,7 +38,7 @@ def script(spec: Spec, name: str, pin: str, members: int = 0) -> str:
         options="\n".join(f"#SBATCH --{one}" for one in options(spec, name, members)),
         nodes=f"{train} {'node' if train == 1 else 'nodes'}",
         server_head=" One more node runs the vLLM server." if served else "",
-        ending="is queued again.\n# So is a job that loses a node."
+        ending="is queued again.\n# A job that loses a node is queued again, too."
         if requeues(spec)
         else "ends with exit\n# status 75: submit it again, and it resumes.",
     )

@@ -6,7 +6,7 @@
 # Starts launch.sh on {nodes} of a Slurm cluster.{server_head}
 #
 #   sbatch job.sbatch                        submit; relative folders of the run begin in the current folder
-#   sbatch --qos=high --mem=200G job.sbatch  the same; options of sbatch go before the lines above
+#   sbatch --qos=high --mem=200G job.sbatch  these options override the #SBATCH lines above
 #
 # The job gets your environment: activate the virtual environment first, or set PYTHON. The bundle, the data and the
 # output must be in folders that every node sees.
@@ -21,9 +21,9 @@ if [ -z "${SLURM_JOB_ID:-}" ]; then
 fi
 say() { printf 'job.sbatch: %s\n' "$*"; }
 
-# Runs a command to its end, passes USR1 and TERM on to it as USR1, and puts its exit status into $status. It is USR1
-# because srun kills its tasks when it gets TERM itself. A subshell waits in the foreground: bash may lose the status of
-# a command that ends at the moment when a signal interrupts `wait`.
+# Runs a command to its end, passes USR1 and TERM on to it as USR1, and puts its exit status into $status. The command
+# may be srun, which kills its tasks if it gets TERM. A subshell waits in the foreground: bash may lose the status of a
+# command that ends at the moment when a signal interrupts `wait`.
 stop_signal="" own=""
 # shellcheck disable=SC2317,SC2329 # the traps call it
 pass_on() {
@@ -53,14 +53,15 @@ run() {
 own=$(mktemp -d)
 trap 'rm -rf -- "$own"' EXIT
 
-# The part of each node: srun starts this script again on every node. It returns the highest status of all nodes, and
-# at the first status that is not 0 it ends the other nodes with TERM, which the run handles as any request to stop.
+# The part of each node: srun starts this script again on every node. srun returns the highest status of all nodes. At
+# the first status that is not 0, srun sends the other nodes TERM, which the run handles as a request to stop.
 if [ "${1:-}" = node ]; then
   export NODE_RANK=$SLURM_NODEID XPC_RETRIES=0 # the batch shell retries, on all nodes
   # Compile kernels once per job and node: in a shared folder the nodes would wait for each other.
   export TRITON_CACHE_DIR=${TRITON_CACHE_DIR:-$own/triton}
   run "$XPC_JOB_BUNDLE/launch.sh"
-  # 138 and 143: the signal came before the run could handle it. Else 143 is kept for a node whose shell got it first.
+  # 138 and 143: the signal came before the run could handle it. Any other 143 becomes 137, because the batch shell
+  # reads 143 as "the node's shell got TERM before this script could handle it".
   if [ -n "$stop_signal" ] && { [ "$status" = 138 ] || [ "$status" = 143 ]; }; then status=75; fi
   if [ "$status" = 143 ]; then status=137; fi
   # A node that starts slowly could not yet handle the TERM that follows a failure.
@@ -70,7 +71,7 @@ if [ "${1:-}" = node ]; then
     if [ "$NODE_RANK" = 0 ]; then touch "$XPC_JOB_STOPPED"; fi
     exit 0
   fi
-  # Slurm asked: the others exit first. A failure counts more than their 75.
+  # After TERM, let the other nodes exit first: the status of a node that failed counts more than this 75.
   if [ "$status" = 75 ]; then sleep 3 || true; fi
   if ((status > 0 && status < 55)); then status=$((200 + status)); fi
   exit "$status"
@@ -93,8 +94,8 @@ watch() {
 }
 #: batch
 
-# The batch shell, on the first node. Slurm runs a copy of this script, so ask for its original path. In an array the
-# id of the last task alone would name the complete array.
+# The batch shell, on the first node. Slurm runs a copy of this script, so ask for its original path. In an array,
+# SLURM_JOB_ID of the last task would name the complete array.
 id=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
 id=${id:-$SLURM_JOB_ID}
 job=$(scontrol show job "$id")
@@ -203,11 +204,11 @@ for ((attempt = 1; attempt <= attempts; attempt++)); do
   run "${step[@]}"
   again=false
 #: lost: on several nodes
-  # A lost node ends the run on the others before Slurm notices. Test whether all nodes still start tasks.
+  # If a node is lost, the run on the others ends before Slurm notices. Test whether all nodes still start tasks.
   if [ "$status" != 0 ] && [ "$status" != 75 ] && [ -z "$stop_signal" ]; then
     timeout --kill-after=5 60 srun --nodes={nodes} --ntasks={nodes} --overlap true || again=true
   fi
-  # A node that was still starting when another stopped: the highest status is its own, not that of the stop.
+  # 143: a node was still starting when another node stopped. Its status is higher than the 75 of a stop.
   if [ "$status" = 143 ]; then status=75; fi
 #: teardown: with a vLLM server
   if [ "$status" != 0 ] && [ "$again" = false ] && ! kill -0 "$server" 2>/dev/null; then

@@ -26,7 +26,8 @@ class DeepSpeed(Feature):
 
     def check_checkpoint(self, path: str, world: int) -> str | None:
         """Describe what is wrong with the shards of a checkpoint; None if nothing is wrong."""
-        # DeepSpeed's own optimizer keeps the schedule in its shards (Trainer._save_optimizer_and_scheduler).
+        # If DeepSpeed makes the optimizer, the shards contain the schedule, and there is no scheduler.pt
+        # (Trainer._save_optimizer_and_scheduler).
         if os.path.exists(os.path.join(path, "scheduler.pt")) and (late := schedule(path)):
             return late
         try:

@@ -148,8 +148,8 @@ def ends(bundle: Bundle, folder: str, tokenizer: Tokenizer, rows: Sequence[Mappi
     if lora and not lora.get("merge") and stated and eos not in stated:
         names = ", ".join(repr(tokenizer.decode([one])) for one in stated)
         yield (
-            f"the rows end with {tokenizer.eos_token}, and generation_config.json of the base ends answers at {names}: "
-            "with the adapter, which is saved without this file, generation would not stop"
+            f"the rows end with {tokenizer.eos_token}, but generation_config.json of the base ends answers at {names}: "
+            "the adapter is saved without this file, so generation with it would not stop"
         )
 
 

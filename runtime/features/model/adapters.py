@@ -146,7 +146,7 @@ def built(plan: Mapping[str, Any], model: Model) -> Iterator[tuple[str, object, 
         found = "adapted" if _matches(ends, places) else "in no module of the model"
         if found != "adapted" and renamed and name not in config.target_modules:
             *inside, last = name.split(".")
-            # for example, `shared_experts.down_proj` is not a routed expert
+            # `shared_experts.down_proj`, for example, does not name a routed expert
             other = inside and inside[-1] != "experts" and last != "gate"
             limited = plan.get("within") or any(word.isdecimal() for word in inside)
             found = "adapted in the experts of every layer" if other or limited else "adapted"

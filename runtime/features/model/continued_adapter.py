@@ -100,7 +100,7 @@ def load_weights(bundle: Bundle, model: Model, adapter: str = ADAPTER) -> None:
     weights = load_peft_weights(place, device="cpu")
     own = {name: weight for name, weight in model.named_parameters() if f".{adapter}." in f"{name}."}
     trained = list(own.values())
-    # ZeRO-3 has already sharded these weights of the model
+    # only weights that ZeRO-3 has sharded have a `ds_id`
     shards = [weight for weight in trained if hasattr(weight, "ds_id")]
     gathered: Any = nullcontext()
     if shards:

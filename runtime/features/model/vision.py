@@ -169,7 +169,7 @@ def counted(processor: Any, most: int, label: str, rows: Rows, conversations: Ca
         many, number, some = max(long, key=lambda one: one[0])
         raise RunError(
             f"{label}: {len(long):,} of {len(rows):,} rows have more than seq = {most:,} tokens, such as row {number} "
-            f"with {many:,} tokens ({some:,} of its images); an image cannot be cut: write `seq = {many}`, or "
+            f"with {many:,} tokens ({some:,} of them for images); an image cannot be cut: write `seq = {many}`, or "
             "make the images smaller"
         )
     return f"{label}: {len(rows):,} rows with {images:,} images, {total:,} tokens, {of_images:,} of them the images'"

@@ -55,7 +55,7 @@ def _read(bundle: Bundle, source: Source, split: str, streaming: bool) -> Any:
         options["features"] = Features({"text": Value("string")})
         options["sample_by"] = "document" if documents == "file" else documents
     rows = load_dataset(builder, data_files=found, split="train" + cut, streaming=streaming, **options)
-    if documents == "paragraph":  # the library keeps empty paragraphs, and a line break at the end of a paragraph
+    if documents == "paragraph":  # the library keeps empty paragraphs and final line breaks
         rows = rows.map(_stripped, features=options["features"]).filter(_has_text)
     return rows
 

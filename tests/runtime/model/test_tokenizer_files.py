@@ -66,7 +66,7 @@ def test_control_tokens_that_are_split_are_reported() -> None:
         (9, None, "names the end token 9, which the tokenizer does not have"),
         ([0, 3], None, "names 'is' (token 3) as an end token, and answers contain it: the trained model would stop"),
         (1, {}, ""),
-        (1, {"rank": 4}, "the rows end with <|end|>, and generation_config.json of the base ends answers at"),
+        (1, {"rank": 4}, "the rows end with <|end|>, but generation_config.json of the base ends answers at"),
         (1, {"rank": 4, "merge": True}, ""),
         ([1, 0], {"rank": 4}, ""),
     ],
