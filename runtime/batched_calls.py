@@ -77,7 +77,7 @@ class Placeholder:
 
 
 class Mask(Placeholder):
-    """Stands for an assistant mask until it is known. It claims to contain a 1, because trl refuses a mask without."""
+    """Stands for an assistant mask until it is known. It claims to contain a 1, because trl refuses a mask of zeros."""
 
     def __contains__(self, value: Any) -> bool:
         if value != 1:
@@ -157,7 +157,7 @@ class WithoutOffsets:
 
 
 class Calls:
-    """The recorded calls of the function of one row, in order."""
+    """The recorded calls that the function made for one row, in order."""
 
     def __init__(self) -> None:
         self.texts, self.rendered = list[Text](), list[Any]()

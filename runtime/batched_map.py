@@ -266,7 +266,7 @@ def _in_forks(
         some = rows if cores == 1 else rows.select(range(bounds[at], bounds[at + 1]))
         return _part(real, some, bounds[at], names[at], tokenizer, options)
 
-    gc.freeze()  # exclude existing objects from garbage collections: each would scan them all
+    gc.freeze()  # otherwise, each garbage collection would scan all existing objects
     children = {}
     try:
         for at in range(1, cores):

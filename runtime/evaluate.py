@@ -118,7 +118,7 @@ def _model(bundle: Bundle, plan: Mapping[str, Any]) -> Any:
 
 def _tasks(bundle: Bundle, plan: Mapping[str, Any]) -> list[Any]:
     """The names of the tasks, and the contents of task files, in which relative data paths are made absolute."""
-    sys.dont_write_bytecode = True  # verified_folder refuses added files, such as bytecode next to a task file
+    sys.dont_write_bytecode = True  # write no bytecode next to task files: verified_folder refuses added files
     out: list[Any] = []
     for task in plan["tasks"]:
         if task["file"] is None:

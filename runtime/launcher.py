@@ -66,7 +66,7 @@ def main(folder: str, words: Sequence[str]) -> int:
         State.output_dir = read.output_dir
         arguments.prepare_environment(read)
         if not checked and (found := preflight.without_libraries(read)):
-            preflight.check(read, 0, 0, found)  # if there are findings, raises one RunError for all
+            preflight.check(read, 0, 0, found)  # raises one RunError with all findings
     except Finished as done:
         return finished(read, done)
     except RunError as error:

@@ -37,7 +37,7 @@ CODE = ("trainer/core/data", "trainer/core/rows", "trainer/features/rows/", "tra
 TOKENIZER = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt", "*.jinja", "*.model")
 """Files of a local model that decide how texts become tokens."""
 COMMIT = 40
-"""A revision with this many hex digits is a commit. Any other revision is a branch or tag, which can move."""
+"""A revision with this many hex digits is a commit. Any other revision is a branch or tag, whose commit can change."""
 PINS = ("datasets", "tokenizers", "transformers", "trl")
 COMPUTING = (
     "accelerator_config", "activation_", "adam_", "average_tokens", "bf16", "ddp_", "dataloader_", "deepspeed",
@@ -46,7 +46,7 @@ COMPUTING = (
     "output_dir", "parallelism", "per_device_eval", "push_", "report_", "restore_", "resume_", "run_name", "save_",
     "tf32", "torch_", "use_cpu", "use_liger", "vllm_", "warmup", "weight_decay",
 )  # fmt: skip
-"""Arguments whose names begin like this decide how a run computes, logs or saves, but not its rows."""
+"""Arguments whose names begin with these texts decide how a run computes, logs or saves, but not its rows."""
 OFF: Mapping[str, Any] = {
     "activation_checkpointing": False, "activation_offloading": False, "bf16": False, "bf16_full_eval": False,
     "ddp_backend": None, "eval_on_start": False, "eval_strategy": "no", "fp16": False, "fp16_full_eval": False,

@@ -28,7 +28,7 @@ OFF: dict[str, Any] = {
 """Values that replace the run's own arguments: each step is logged, and no tracker or hub gets anything."""
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP)
 REQUEUE = 75
-"""The exit status of a run that has saved and stopped because it was asked to."""
+"""The exit status of a run that saved and stopped on request."""
 SECONDS = 0.2
 """Seconds between two reads of the log."""
 

@@ -154,7 +154,7 @@ def _stage(bundle: Bundle, place: str, wheels: bool) -> None:
     try:
         os.makedirs(place, exist_ok=True)
         with open(os.path.join(place, "staged.lock"), "a", encoding="utf-8") as lock:
-            with suppress(OSError):  # some network file systems have no locks
+            with suppress(OSError):  # some network file systems have no locks: run without
                 fcntl.flock(lock, fcntl.LOCK_EX)
             if wheels:
                 _wheels(bundle, os.path.join(place, "wheels"))

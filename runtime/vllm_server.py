@@ -1,7 +1,7 @@
 """The vLLM server of a run: start it in place of this process, or check whether it is ready.
 
 ``python vllm_server.py`` starts the server. ``python vllm_server.py --answers HOST`` exits with 0 if the server on HOST
-is ready. The server is the program ``vllm`` (``trl`` on an older stack) next to this interpreter or on the PATH. The
+is ready. The server is the program ``vllm`` (``trl`` with an older trl) next to this interpreter or on the PATH. The
 variable XPC_VLLM can name another program, such as ``vllm`` in a separate environment. Standard library only.
 """
 

@@ -99,7 +99,7 @@ def no_shared_folder(spec: Spec) -> Iterator[Finding]:
     if not what or spec.get("launch.volume") is not None or "launch.volume" in spec.wrong:
         return
     answer = f"write `volume = NAME`, the name of {what}"
-    # a container image that the spec names may contain the local files
+    # the image in the spec may contain the local files
     paths = [] if spec.written("launch.image") else _outside(spec)
     if paths:
         yield Finding(
@@ -145,7 +145,7 @@ def submission_options(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.location("launch.extra_args", "written by the bundle" if taken else "not `--name` or `--name=value`"),
             f"`{text[:60]}` cannot be passed to the command that submits the run",
-            'write complete options, such as `extra_args = ["--name=value"]`; the bundle writes the others',
+            'write complete options, such as `extra_args = ["--name=value"]`, but none that the bundle writes',
         )
 
 

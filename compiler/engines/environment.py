@@ -1,4 +1,6 @@
-"""Write `environment.sh`: the variables and the setup script of `launch`, which every program of a bundle reads."""
+"""Write `environment.sh`, which every program of a bundle reads first: the variables and the setup script of
+`launch`.
+"""
 
 from __future__ import annotations
 

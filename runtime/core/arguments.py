@@ -27,7 +27,7 @@ reports that the written `every=50%` differs from the number of steps to which i
 def prepare_environment(bundle: Bundle) -> None:
     """Set environment variables before torch is imported, such as CUDA_VISIBLE_DEVICES for a CPU run.
 
-    A run of one process sees only one GPU; transformers would spread the micro-batches over several GPUs
+    A run of one process sees only one GPU, because transformers would spread the micro-batches over all visible GPUs
     (nn.DataParallel).
     """
     for feature in bundle.features:

@@ -66,7 +66,7 @@ def finish(output_dir: str, name: str, seals: Mapping[str, Seal]) -> str:
     for place in sorted({os.path.dirname(os.path.join(folder, one)) for one in known} | {folder}):
         _flush(place)
     target = os.path.join(output_dir, name)
-    if os.path.exists(target):  # an unusable checkpoint of the same step is in the way
+    if os.path.exists(target):  # move away an unusable checkpoint of the same step
         os.rename(target, os.path.join(staging(output_dir), f"old-{name}"))
     os.rename(folder, target)
     _flush(output_dir)
@@ -116,7 +116,7 @@ def names(folder: str) -> list[str]:
 
 
 def _writer(name: str) -> int:
-    """The rank of the process that wrote a file: the number in the file's name, or 0 without a number."""
+    """The rank of the process that wrote a file: the number in the file's name, or 0 if there is none."""
     number = WRITER.match(os.path.basename(name))
     return int(number[1]) if number else 0
 

@@ -84,7 +84,7 @@ def _unused(text: str) -> tuple[str, ...]:
     for part in PARTS:  # a part is called again only for the settings that it read, because the calls take time
         read = list[str]()
         found = _named(part(cast("Payload", _Read(plan, "", read))))
-        known: dict[object, bool] = {}  # cached: even thousands of data sources can have only a few different keys
+        known: dict[object, bool] = {}  # cached, because thousands of data sources have only a few different keys
         for path in dict.fromkeys(read):
             key = _alike(plan, path)
             if key not in known:
@@ -297,7 +297,7 @@ def _of_run(plan: "Payload") -> dict[str, object]:
 
 
 PARTS: "tuple[Part, ...]" = (_of_rows, _of_model, _of_method, _of_run)
-"""Functions that decide which modules a run uses. Each decides about some of the modules."""
+"""Functions that decide which modules a run uses. Each is responsible for one topic, such as the model."""
 
 
 def _held_out(plan: "Payload") -> object:

@@ -41,7 +41,7 @@ def mapped(bundle: Bundle, tokenizer: Tokenizer | None, source: Source, split: s
             make, with_indices=True, remove_columns=dropped, num_proc=bundle.data.get("workers"), desc=None,
             features=next((one for one in types if one is not None), None),
         )  # fmt: skip
-    except UnicodeDecodeError as error:  # datasets decodes texts as it reads rows
+    except UnicodeDecodeError as error:  # invalid UTF-8 is found when a row is read
         raise RunError(data_sources.unreadable(bundle, source, split, error)) from error
     if tokenizer is not None and tokenizer.chat_template and rank() == 0:
         sampled = {number: part[number] for number in row_comparison.sampled_rows(part)}

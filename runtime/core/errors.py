@@ -21,7 +21,7 @@ class RunError(Exception):
     def __init__(self, why: str, local: bool = False) -> None:
         super().__init__(why)
         self.local = local
-        """True if possibly no other process has this error. This process must then print it."""
+        """True if this may be the only process with the error. This process must then print it."""
 
 
 def findings(found: Sequence[str]) -> RunError:
@@ -83,7 +83,9 @@ def put(text: str, renew: bool = False, file: TextIO | None = None) -> None:
 
 
 def _fitting(text: str, width: int) -> str:
-    """The progress line of a step, shortened to a width. Words before tokens/s and the time left are omitted first."""
+    """The progress line of a step, shortened to a width. The words before the last two (tokens/s and the time left) are
+    omitted one by one.
+    """
     words = text.split("  ")
     while len("  ".join(words)) > width and len(words) > 4:
         del words[-3]

@@ -50,7 +50,7 @@ class Feature:
         """In the preflight, in one process per node: connect to the other nodes and check together.
 
         ``check(node_rank)`` returns the findings of this node. The hook returns True if this feature has checked the
-        nodes. If any node has a finding, it raises RunError on all nodes.
+        nodes. If any node has a finding, the hook raises RunError on all nodes.
         """
         return False
 
@@ -89,7 +89,7 @@ class Feature:
         return []
 
     def check_columns(self, bundle: "Bundle", columns: list[str]) -> list[str]:
-        """In the preflight, once per source: return findings about the columns that the trainer gets from it."""
+        """In the preflight, once per source: return findings about the columns that the trainer gets."""
         return []
 
     def check_first_row(self, bundle: "Bundle", source: str, row: Mapping[str, Any], tokenizer: Tokenizer) -> list[str]:
@@ -139,7 +139,7 @@ class Feature:
         """Called on process 0, once this run has locked its output folder. Raises RunError."""
 
     def libraries_imported(self, bundle: "Bundle") -> None:
-        """Filter harmless warnings. Called after the import of transformers and trl, because these set filters, too."""
+        """Filter harmless warnings. Called after the import of transformers and trl, because both set filters, too."""
 
     # Hooks for tokenizer, rows and model
 
@@ -270,7 +270,9 @@ class Feature:
     def last_evaluation(
         self, bundle: "Bundle", metrics_path: str, state: State
     ) -> tuple[dict[str, object] | None, str] | None:
-        """For the summary: return the last evaluation, or None if there was none, and its lines for the terminal."""
+        """Return a pair for the summary: the last evaluation (None if there was none), and its lines for the
+        terminal.
+        """
         return None
 
     def finished_before(self, bundle: "Bundle") -> None:
@@ -332,7 +334,9 @@ class Bundle:
         return next((one for one in found if one is not None), FORMAT)
 
     def check_checkpoint(self, path: str, world: int) -> str | None:
-        """The reason why training cannot resume from ``path``, or None. The strategy's feature decides this."""
+        """The reason why training cannot resume from ``path``, or None. The feature of the strategy (such as ZeRO)
+        decides.
+        """
         found = (feature.check_checkpoint(path, world) for feature in self.features)
         return next((why for why in found if why is not None), None)
 

@@ -53,7 +53,7 @@ def _source(bundle: Bundle, source: Source, tokenizer: Tokenizer | None) -> list
 def _tokens(bundle: Bundle, source: Source, read: list[dict[str, Any]], tokenizer: Tokenizer) -> list[str]:
     name, lengths, ends, most = name_of(source), [], 0, truncation.limit(bundle)
     prompts_only, conversations = source["shape"] == "prompt", bundle.row_format().conversations
-    end = "" if prompts_only else str(tokenizer.eos_token or "")  # trl appends it to plain texts only
+    end = "" if prompts_only else str(tokenizer.eos_token or "")  # trl appends this end to plain texts only
     for row in read:
         texts = []
         for messages in conversations(row):

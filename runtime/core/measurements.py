@@ -38,7 +38,9 @@ class Measured:
 
 
 def ended(phase: str) -> None:
-    """When a phase (``progress.Phase``) ends: add to it the seconds since the last call, and the peak memory."""
+    """Called when a phase ends (``progress.Phase``): add the seconds and the peak memory since the last call to this
+    phase.
+    """
     name = "save" if phase.startswith(SAVING) else "evaluate" if phase == "evaluating" else "load"
     if phase in TRAINING or (name == "load" and Measured.training):
         name = "train"
@@ -88,7 +90,7 @@ def highest(each: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[s
 
 
 def peaks(each: Sequence[Mapping[str, Mapping[str, int]]]) -> dict[str, list[int]]:
-    """The highest peak of each process for each kind of memory; the processes are in the order of their ranks."""
+    """For each kind of memory, a list with the highest peak of each process, in the order of the ranks."""
     kinds = dict.fromkeys(kind for phases in each for known in phases.values() for kind in known)
     return {kind: [max(known.get(kind, 0) for known in phases.values()) for phases in each if phases] for kind in kinds}
 

@@ -166,9 +166,7 @@ def _check_unlocked(folder: str) -> None:
 
 
 def difference(bundle: Bundle) -> str | None:
-    """How this run differs from the run in the output folder: "" if it can resume it, None if the folder contains no
-    run.
-    """
+    """How this run differs from the run in the output folder. "" if this run can resume it, None if there is no run."""
     marker = _marker(bundle)
     if marker is None or marker["bundle"] == bundle.digest:
         return "" if marker else None

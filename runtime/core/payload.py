@@ -79,7 +79,7 @@ class Stack(TypedDict):
     reference_given: list[str]
     """Methods whose trainer gets a reference model from the run, because under ZeRO-3 it cannot copy the policy."""
     reward_async: bool
-    """Whether trl can call a reward function that is a coroutine."""
+    """Whether trl can call an asynchronous reward function (`async def`)."""
     reward_given: list[str]
     """The arguments, besides the columns, that trl passes to a reward function (GRPOTrainer._calculate_rewards)."""
     vllm_program: Literal["trl", "vllm"]

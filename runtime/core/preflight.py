@@ -17,8 +17,9 @@ DONE = "XPC_PREFLIGHT"
 
 
 def without_libraries(bundle: Bundle) -> list[str]:
-    """Before the launch, return the findings of all checks that need no library; none for several nodes, because one
-    process per node makes these checks later. Raises Finished if this run is already done."""
+    """Before the launch, return the findings of all checks that need no library. On several nodes, return none, because
+    one process per node makes these checks later. Raises Finished if this run is already done.
+    """
     output_folder.check_unfinished(bundle)
     if bundle.run["nodes"] > 1:
         return []

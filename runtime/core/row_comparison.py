@@ -125,7 +125,7 @@ def _of_conversation(messages: list[dict[str, object]], tokenizer: Any) -> Itera
     except Exception:  # a template may raise any exception
         return
     written = {loss for mark, loss in marks.found if mark in text}
-    # each answer without its reasoning: it must be in the rendered text unchanged, and not as `a &lt; b` for `a < b`
+    # the rendered text must contain each answer, without its reasoning, unchanged: `a < b`, and not `a &lt; b`
     own, how = [THOUGHTS.split(str(turn.get("content") or ""))[-1].strip() for turn in turns], ""
     for mark, loss in marks.found:
         incomplete, place = how == "missing", text.find(mark)
@@ -140,7 +140,9 @@ def _of_conversation(messages: list[dict[str, object]], tokenizer: Any) -> Itera
 
 
 def _form(kind: str, before: str) -> str:
-    """Describe a piece's wrong form, such as "encoded twice", by the text ``before`` it; "" if the form is right."""
+    """Find out from the text ``before`` a piece whether its form is wrong, such as "encoded twice"; "" if it is
+    right.
+    """
     if kind == "argument" and before.endswith('\\"'):
         return "encoded twice"
     return "as Python text" if kind in PYTHON and PYTHON[kind].search(before) else ""

@@ -35,7 +35,7 @@ def name(source: "Source") -> str:
 
 
 def columns(source: "Source", present: Sequence[str]) -> dict[str, str]:
-    """The column with the conversations, as `{"conversations": "turns"}`; ``present``: the dataset's columns."""
+    """The column with the conversations, as `{"conversations": "turns"}`; ``present`` are the dataset's columns."""
     used = [one for one in source["columns"] or () if one not in KEPT]
     return {source["shape"]: used[0] if used else source["shape"]}
 

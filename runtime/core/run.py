@@ -139,7 +139,9 @@ def _begin(bundle: Bundle) -> str | None:
 
 
 def _first(make: Callable[[], Any]) -> Any:
-    """Run ``make`` on process 0 only; the others wait up to ddp_timeout. All processes raise an error of ``make``."""
+    """Run ``make`` on process 0 only; the others wait up to ddp_timeout. An error of ``make`` is raised on all
+    processes.
+    """
     from accelerate.utils import broadcast_object_list
 
     made: object = None
@@ -202,7 +204,7 @@ def _trainer(bundle: Bundle, args: Arguments) -> tuple[Trainer, Tokenizer]:
     trainer.card = bundle.inside("model_card.md")
     for feature in bundle.features:
         feature.before_training(bundle, trainer)
-    for printer in (PrinterCallback, ProgressCallback):  # they would print in every process
+    for printer in (PrinterCallback, ProgressCallback):  # transformers' printers would print in every process
         trainer.remove_callback(printer)
     by = {"NO": "", "DEEPSPEED": ", DeepSpeed", "FSDP": ", FSDP"}.get(bundle.run["distributed_type"], ", DDP")
     processes = "one process" if args.world_size == 1 else f"{args.world_size} processes"

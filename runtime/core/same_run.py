@@ -97,7 +97,7 @@ def _refusal(was: Mapping[str, object], now: Mapping[str, object], division: "Di
 
 
 def divided_otherwise(was: Mapping[str, Any], now: Mapping[str, object]) -> list[str]:
-    """One sentence on how the division of steps has changed since the run began. "" if there is no change."""
+    """A list with one sentence on how the division of steps has changed since the run began. Empty without a change."""
     names = [f"run.{name}" for name in ("world_size", "micro", "accumulation")]
     this, first = ([one.get(name) for name in names] for one in (now, was))
     if first == this:

@@ -22,7 +22,7 @@ BROKEN = 76
 """The exit status after a failure that may be temporary, such as a lost process, device or file system."""
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 END_SIGNAL = signal.SIGUSR2
-"""launcher.py ends the remaining processes after a failure with this signal. It does not count as a stop request."""
+"""After a failure, launcher.py ends the remaining processes with this signal. It does not count as a stop request."""
 LAUNCHER = "XPC_LAUNCHER"
 """The environment variable with the process id of launcher.py."""
 
@@ -64,7 +64,9 @@ def listen() -> None:
 
 
 def end_with_launcher() -> None:
-    """Make the kernel kill this process when its launcher dies; otherwise it would keep its folder and port."""
+    """Make the kernel kill this process when its launcher dies; otherwise, the process would keep the output folder and
+    the port.
+    """
     launcher = os.environ.get(LAUNCHER)
     if launcher is None or not sys.platform.startswith("linux"):
         return
@@ -114,7 +116,7 @@ def _before_fork() -> None:
 
 
 def _reset_handlers() -> None:
-    if StopRequest.main_forks:  # without this, workers of `datasets.map` would wait forever for a parent that has ended
+    if StopRequest.main_forks:  # otherwise, workers of `datasets.map` would wait forever for a parent that has ended
         _end_with_parent()
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

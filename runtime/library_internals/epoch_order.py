@@ -7,7 +7,7 @@ class EpochOrder(Feature):
     """Hooks for a run that resumes within an epoch: the rest of this epoch keeps its order of rows."""
 
     def before_training(self, bundle: Bundle, _: object) -> None:
-        """If a run resumes within an epoch, let the rest of this epoch keep its order, not get the first epoch's order.
+        """If a run resumes within an epoch, let the rest of this epoch keep its order of rows.
 
         For the rest of the epoch, accelerate before 1.12 creates a loader with epoch number 0, which shuffles as in the
         first epoch (data_loader.py, ``skip_first_batches``: no ``iteration``). Later versions pass the number on.

@@ -22,7 +22,7 @@ def load_at(commits: Mapping[str, str]) -> None:
     try:
         import kernels
     except ImportError:
-        return  # without `kernels`, transformers needs flash-attn; if this is missing, too, the preflight reports it
+        return  # without `kernels`, transformers needs flash-attn; the preflight reports if both are missing
     from transformers.integrations import hub_kernels
 
     load = kernels.get_kernel

@@ -13,7 +13,7 @@ class RandomStatesTrainer:
     args: Any
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
-        """Load random states. If fewer processes began the run, this process may load another process's states."""
+        """Load random states. If the run began with fewer processes, this process may load another process's states."""
         single, rank = self.args.world_size == 1, self.args.process_index
         name = "rng_state.pth" if single else f"rng_state_{rank}.pth"
         files = sorted(glob(os.path.join(glob_escape(checkpoint), "rng_state*.pth"))) if checkpoint else []

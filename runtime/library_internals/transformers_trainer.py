@@ -1,4 +1,4 @@
-"""The private methods of transformers' Trainer that a run overrides. Each override calls a method of our own trainer.
+"""The private methods of transformers' Trainer that a run overrides. Each override calls a method of the run's trainer.
 
 transformers 4.52 to 5.23, trainer.py: there is no public hook between a step and its save, nor around a checkpoint.
 """
@@ -58,7 +58,7 @@ def tokens_trained(trainer: object) -> float:
 
 
 def attention(model: Any) -> str:
-    """The attention that the language model really uses, in the bundle's words.
+    """The attention that the language model really uses, by the name that a bundle has for it.
 
     Without the package flash-attn, transformers loads the same kernels from the hub, and uses their repository's name.
     """

@@ -27,7 +27,7 @@ class SkyPilot(Engine):
         """Lines of README.md on how to submit the task."""
         from xpc.compiler.engines.sky.task import submit
 
-        return ["", "With SkyPilot, as a managed job, from this folder, which is copied to every node:", "", "```",
+        return ["", "With SkyPilot, submit a managed job in this folder, which is copied to every node:", "", "```",
                 submit(spec), "```"]  # fmt: skip
 
     def command(self, spec: Spec, out: str) -> str:

@@ -19,8 +19,8 @@ RUNS = "runs.sha256"
 the digest of the member's bundle.
 """
 README = f"""
-On a Slurm cluster, submit the run as a job. Do it in the folder for the output and the log, with the environment
-of the run activated (or its interpreter in PYTHON):
+On a Slurm cluster, submit the run as a job. Do it in the folder for the output and the log. Activate the run's
+environment first, or set PYTHON to its interpreter:
 
 ```
 sbatch {JOB}

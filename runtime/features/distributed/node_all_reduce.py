@@ -105,7 +105,7 @@ def reduce(bundle: Bundle, rank: int, nodes: int, meeting: object, out: dict[str
         # end the process
         os.environ.update(TORCH_NCCL_BLOCKING_WAIT="1", TORCH_NCCL_ASYNC_ERROR_HANDLING="0")
     out["trying"] = "gloo"
-    names = "gloo" if bundle.on_cpu else "cpu:gloo,cuda:nccl"  # torch 2.13 warns if a list has gloo alone
+    names = "gloo" if bundle.on_cpu else "cpu:gloo,cuda:nccl"  # for "cpu:gloo" alone, torch 2.13 would warn
     distributed.init_process_group(
         names, store=meeting, rank=rank, world_size=nodes, timeout=timedelta(seconds=PATIENCE)
     )

@@ -149,7 +149,7 @@ def due(args: Arguments, state: State) -> bool:
 
 
 def losses_of(bundle: Bundle) -> dict[str, str]:
-    """Maps the name of each evaluation loss to the name of its set; this is "" if there is only one set."""
+    """Maps the name of each evaluation loss to the name of its set. The set's name is "" if there is only one set."""
     stated = bundle.data.get("evaluation")
     if not stated or not stated["named"]:
         return {"eval_loss": ""}

@@ -1,4 +1,4 @@
-"""Recognize local files that were renamed since the run that is resumed began, but have the same content."""
+"""Recognize local files that have another name than when the resumed run began, but the same content."""
 
 import os
 import re
@@ -15,7 +15,7 @@ class RenamedFiles(Feature):
     """Hooks for a run with local files of rows or with a chat template of its own."""
 
     def earlier_names(self, bundle: Bundle, was: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-        """Give a data file or a chat template with the same content the name that the earlier run gave it."""
+        """For data files and a chat template that were renamed without another change, return the earlier names."""
         return renamed_back(was, now)
 
 

@@ -26,7 +26,7 @@ WORDS = {
     "thoughts": "reasoning in a column of its own",
     "system_prompt": "a system prompt in a column that is not called `system`",
 }
-"""Maps each problem that `unread` finds to its words for messages."""
+"""Maps each problem that `unread` finds to a phrase for messages."""
 IN_PROMPTS = ("history", "documents", "system_prompt")
 """Problems with columns whose text should be in the prompt. They are reported even if reward functions read the column.
 """
@@ -123,7 +123,9 @@ def _question_elsewhere(row: Mapping[str, object], names: Sequence[str]) -> bool
 
 
 def _share_question(chosen: str, rejected: str) -> bool:
-    """Whether two answers begin with the same text, and it may be a question: three words, or a mark such as `?`."""
+    """Whether two answers begin with the same text, which may be a question: it has three words, or a mark such
+    as `?`.
+    """
     most = min(len(chosen), len(rejected))
     shared = chosen[: next((at for at in range(most) if chosen[at] != rejected[at]), most)]
     return chosen == rejected or len(shared.split()) > 2 or any(one in shared for one in "\n?:.=!")

@@ -19,7 +19,7 @@ from .stored_columns import number_of
 from .turn_names import MARKS, MASKED, TRAINED
 
 READ = frozenset((*TRAINED, *MASKED))
-"""Keys that decide whether a turn is learned. 0 means that it is not; other numbers do not weight the loss."""
+"""Keys that decide whether a turn is learned. With the value 0, it is not; other numbers do not weight the loss."""
 ANSWERS = ("completion", "chosen", "rejected")
 PASSED = ("id", "index", "type", "tool_call_id", "content", "tool_calls", "function_call", *KEPT)
 """Keys of a turn that are never reported as unread: the run reads them, or their values are not text to learn."""
@@ -115,8 +115,8 @@ def doubled(row: Mapping[str, Any]) -> tuple[int, str] | None:
 def check(bundle: Bundle, source: Source, rows: Rows, doubles: bool, tokenizer: Any = None) -> None:
     """Print the notes on a sample of the rows. Raises RunError for a turn whose reasoning would be learned twice.
 
-    This is so if a turn has reasoning both in a key and in its content, the chat template writes both (``doubles``),
-    and the spec's `omit` does not allow it.
+    It is learned twice if the turn has it both in a key and in its content, the chat template writes both
+    (``doubles``), and the spec's `omit` does not allow it.
     """
     if rank() != 0 or not len(rows):
         return

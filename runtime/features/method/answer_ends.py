@@ -39,7 +39,9 @@ def _rendered(render: Any, always: bool, example: Any, **options: Any) -> object
 
 
 def without_end(text: str, end: str, always: bool) -> str:
-    """The text up to its last end token, if only white space follows it. With ``always``, the end token is cut, too."""
+    """Cut white space after a text's last end token; with ``always``, cut the end token, too. Other texts stay
+    unchanged.
+    """
     if not text.rstrip().endswith(end):
         return text
     return text.rstrip().removesuffix(end) + ("" if always else end)

@@ -87,7 +87,7 @@ def missing(tokenizer: Tokenizer) -> list[str]:
 
         get_training_chat_template(tokenizer)
     except (ImportError, ValueError):
-        return [UNMARKED + "name one in model"]
+        return [UNMARKED + "name another template in `model`"]
     return []
 
 

@@ -41,7 +41,7 @@ def loaded_by(bundle: Bundle, module: object, load: Callable[[], Any], policy: A
     ZeRO-3 and FSDP) always in float32. trl's own setting for this, ``model_init_kwargs``, is refused or causes a
     warning if the policy is passed as a loaded model. trl 0.24 also loads a configuration by the model's name, to find
     the model class. KTO of trl 0.18 and 0.24 joins columns to the evaluation rows; because there may be several
-    evaluation sets, its function for this is replaced, too.
+    evaluation sets, its function that joins them is replaced, too.
     """
     replacements: dict[str, object] = {
         "create_model_from_path": lambda *_, **__: load(),

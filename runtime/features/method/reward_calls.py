@@ -140,7 +140,9 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def _reported(call: str) -> Iterator[None]:
-    """Print a line after SECONDS, and whenever the time has doubled. Any process prints it: the others only wait."""
+    """Print a line after SECONDS, and whenever the time has doubled. Any process may print it, because the others
+    wait.
+    """
     ended, begun = threading.Event(), time.monotonic()
 
     def report(seconds: float = SECONDS) -> None:

@@ -30,7 +30,8 @@ class Rewards(Feature):
 
     def before_rows(self, bundle: Bundle, tokenizer: Tokenizer | None) -> list[str]:
         """Check that the reward functions can be loaded. If they load models, progress bars go to a terminal only."""
-        from ...library_internals import progress_bars  # needs tqdm, which the environment of a vLLM server may lack
+        # this import needs tqdm, which the environment of a vLLM server may lack
+        from ...library_internals import progress_bars
 
         progress_bars.capture(rank() == 0)
         try:

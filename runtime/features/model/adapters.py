@@ -172,7 +172,7 @@ def _matches(name: str, places: Iterable[str]) -> bool:
 
 
 def _weights(plan: Mapping[str, Any], model: Model) -> Iterator[tuple[str, object, object]]:
-    """Rows about the trained weights: only adapters and complete modules should be trained, in the bundle's dtype."""
+    """Rows (see `made.Row`) about trained weights: only adapters and complete modules, in the bundle's dtype."""
     prefixes = (f".{model.base_model.prefix}", f".modules_to_save.{ADAPTER}.")
     for name, weight in model.named_parameters():
         own = f".{ADAPTER}" in name and any(one in name for one in prefixes)
@@ -269,8 +269,8 @@ def quantization(bundle: Bundle) -> Any:
 def keep_scores(model: Model, args: Arguments) -> None:
     """Give the score head of a reward model over a quantized base the dtype of the model's other weights.
 
-    trl 1.16 makes every trained weight of such a model bfloat16. Adapters convert their inputs, the score head does
-    not. So it fails without mixed precision ("expected m1 and m2 to have the same dtype"; confirmed by running it).
+    trl 1.16 makes every trained weight of such a model bfloat16. Adapters convert their inputs. The score head does
+    not, and so fails without mixed precision ("expected m1 and m2 to have the same dtype"; confirmed by running it).
     """
     if args.bf16 or args.fp16:
         return

@@ -53,8 +53,9 @@ class ChatTemplate(Feature):
 
 
 def _render(tokenizer: Tokenizer, messages: object, what: str) -> None:
-    """Render a conversation within the time limit. This reports only slowness; any other error of the template is
-    reported when rows are rendered."""
+    """Render a conversation within the time limit. Only slowness is reported here; any other error of the template is
+    reported when rows are rendered.
+    """
     try:
         with time_limit(SECONDS):
             text = tokenizer.apply_chat_template(messages, tokenize=False)

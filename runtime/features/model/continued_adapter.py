@@ -48,8 +48,8 @@ class ContinuedAdapter(Feature):
     ) -> AbstractContextManager[object]:
         """Give the trainer's model the adapter's weights, and a frozen copy of these weights as the reference.
 
-        This happens here because some trainers use the copy in their constructor. If the stack's trainer keeps no such
-        copy, this hook does nothing, and `trainer_made` loads the weights.
+        This happens here because some trainers use the copy in their constructor. If the installed trl's trainer keeps
+        no such copy, this hook does nothing, and `trainer_made` loads the weights.
         """
         if not is_reference(bundle):
             return nullcontext()

@@ -40,8 +40,8 @@ def merged(adapted: Any) -> Any:
 
     Tied embeddings and head are one weight, but an adapter on `embed_tokens` changes the embeddings alone. peft would
     add the adapter to the shared weight, and so also to the head. Therefore an adapted weight gets its own copy first.
-    Then the configuration states whether embeddings and head are tied; without this, transformers 4.57 would tie them
-    again when it loads the model.
+    Then the configuration states whether embeddings and head are tied; without this statement, transformers 4.57 would
+    tie them again when it loads the model.
     """
     from torch import nn
 

@@ -23,8 +23,8 @@ class NewerConfig(Feature):
 
 
 def ignored(config: Mapping[str, Any]) -> dict[str, object]:
-    """The values of ``rope_parameters`` that transformers 4 would ignore, by the keys that it reads, such as
-    ``rope_theta``. Values that ``config`` has under these keys, too, are left out.
+    """The values of ``rope_parameters`` that transformers 4 would ignore, by the keys under which it reads such values,
+    for example ``rope_theta``. Values that ``config`` already has under these keys are left out.
 
     ``config`` is a config.json, completed by the defaults of the model's class.
     """

@@ -87,7 +87,7 @@ def unrounded(bundle: Bundle, module: object, kept: dict[str, object]) -> Iterat
         return model
 
     def prepared(model: Model, accelerator: object) -> object:
-        restore(model, kept)  # trl computes the reference's log-probabilities next, and ZeRO-3 then shards the model
+        restore(model, kept)  # before trl computes the reference's log-probabilities, and ZeRO-3 shards the model
         return prepare(model, accelerator)
 
     with replaced(module, {"get_peft_model": remembered, "prepare_deepspeed": prepared}):

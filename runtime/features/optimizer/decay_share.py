@@ -1,5 +1,5 @@
-"""The schedule `wsd` with a decay that is stated as a share of the run. The number of its steps is known only after the
-rows are read.
+"""The schedule `wsd` with a decay that is stated as a share of the run. The number of decay steps is known only after
+the rows are read.
 """
 
 from typing import Any

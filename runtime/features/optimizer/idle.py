@@ -61,7 +61,9 @@ class Idle(Feature):
         return []
 
     def _cause(self, bundle: Bundle) -> str | None:
-        """The likely cause, if the run learns nothing. The rate, the gradient and the loss need two logged steps."""
+        """The likely cause, if the run learns nothing. The learning rate, the gradient and the loss are checked only
+        over two logged steps or more.
+        """
         args, method, several = bundle.arguments, bundle.plan["method"], len(self.window) > 1
         if several and "lr" in self.window[-1] and self.rate < NO_RATE:
             return "and before them, the learning rate was 0; raise `optimizer.lr` or change the schedule"
@@ -99,9 +101,9 @@ class Idle(Feature):
 
 
 def sample(model: Model) -> list[Any]:
-    """On the CPU, up to 2**20 elements of the trained weights (more if there are over 1,024 tensors). They are at equal
-    distances in each tensor or, if the weight is sharded, in this process's shard. Weights that DeepSpeed has moved to
-    a disk are omitted.
+    """Copy up to 2**20 elements of the trained weights to the CPU (more if there are over 1,024 tensors). They are at
+    equal distances in each tensor or, if the weight is sharded, in this process's shard. Weights that DeepSpeed has
+    moved to a disk are omitted.
     """
     shards = [getattr(one, "ds_tensor", one) for one in model.parameters() if one.requires_grad]
     here = [one for one in shards if getattr(getattr(one, "status", None), "name", "AVAILABLE") == "AVAILABLE"]

@@ -54,8 +54,8 @@ class MuonTrainer(FaultTolerant):
         matrices, others = divided(model)
         plan, rest = self.muon, [weight for _, weight in others]
         self.muon_line = (
-            f"muon trains {_size(matrices):,} weights in {len(matrices)} hidden matrices at "
-            f"{plan['matrices']['lr']:g}, AdamW the other {_size(rest):,} at {plan['others']['lr']:g}"
+            f"muon trains {_size(matrices):,} weights in {len(matrices)} hidden matrices at lr "
+            f"{plan['matrices']['lr']:g}, AdamW the other {_size(rest):,} at lr {plan['others']['lr']:g}"
         )
         parts = {
             plan["others"]["weight_decay"]: [weight for name, weight in others if name in decayed],

@@ -167,7 +167,7 @@ def _root(folder: str, source: Source) -> str:
 def checked(
     stored: Any, root: str, where: str, stated: Mapping[str, tuple[int, str] | None] | None = None
 ) -> dict[str, object]:
-    """A stored image: its path or bytes, and its size. The image is decoded, so that a broken one is found now.
+    """A stored image: its path or bytes, and its size. The image is decoded, so that a broken image is found now.
 
     ``stored`` is a path inside ``root``, a data URL, bytes, or a dictionary with the key `bytes` or `path`. ``stated``
     has the digests that files must have. Raises RunError.

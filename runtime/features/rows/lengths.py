@@ -30,7 +30,7 @@ class LengthLimits(Feature):
         """Remember the tokenizer, which later counts the tokens of each source's rows.
 
         trl 0.24 shortens long prompts at the tokenizer's `truncation_side`. The default, "right", would remove the last
-        question of a prompt, so GRPO and RLOO get "left", which trl sets if it loads the tokenizer itself.
+        question of a prompt, so this hook sets "left" for GRPO and RLOO, as trl does if it loads the tokenizer itself.
         """
         self.tokenizer = tokenizer
         if bundle.method in ("grpo", "rloo") and bundle.arguments.get("max_prompt_length"):
@@ -95,7 +95,7 @@ def of_stream(bundle: Bundle, rows: Rows, tokenizer: Tokenizer) -> Rows:
 
 
 def cut_prompts(rows: Rows, tokenizer: Tokenizer, limit: int) -> None:
-    """Print how many prompts have more than ``limit`` tokens. The trainer cuts the beginning of these."""
+    """Print how many prompts have more than ``limit`` tokens. The trainer cuts the beginnings of these prompts."""
     counted = rows.map(_with_length, fn_kwargs={"tokenizer": tokenizer}, remove_columns=rows.column_names, desc=None)
     lengths = counted[:]["tokens"]
     if many := sum(one > limit for one in lengths):

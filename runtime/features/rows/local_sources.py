@@ -83,7 +83,7 @@ def files(bundle: Bundle, source: Source, split: str) -> tuple[str, list[str]]:
     place = str(source["path"])
     kinds = {BUILDERS.get(os.path.splitext(one)[1].lower()) for one in found}
     if len(kinds) != 1 or None in kinds:
-        raise RunError(f"{place} has no data files of one kind (.jsonl, .json, .csv, .parquet or .txt)")
+        raise RunError(f"the data files of {place} must be of one kind: .jsonl, .json, .csv, .parquet or .txt")
     return str(kinds.pop()), found
 
 

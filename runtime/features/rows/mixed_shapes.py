@@ -26,8 +26,8 @@ class MixedShapesTrainer(Prepared):
     """Trainer methods for a run whose rows have several formats."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Call trl's constructor. It looks at the first row to decide whether rows are conversations; for the rows of a
-        mixture, it is made to decide that they are.
+        """Call trl's constructor. trl decides by the first row whether rows are conversations. Here, it is made to
+        decide that the rows of a mixture are.
         """
         module = next(sys.modules[one.__module__] for one in type(self).__mro__ if one.__module__.startswith("trl."))
         real = module.is_conversational
@@ -35,7 +35,9 @@ class MixedShapesTrainer(Prepared):
             super().__init__(*args, **kwargs)
 
     def prepare_rows(self, rows: Rows, args: Arguments, packing: bool, name: str, prepare: Callable[..., Any]) -> Any:
-        """Tokenize the rows of each shape separately, restore their order, and truncate or pack them as one dataset."""
+        """Tokenize the rows of each format separately, restore their order, and truncate or pack them as one
+        dataset.
+        """
         import datasets
         import numpy
 

@@ -92,7 +92,7 @@ def to_row(
     method: str = "sft",
     chat: bool = True,
 ) -> dict[str, Any]:
-    """Convert one stored row to trl's, by the source's shape:
+    """Convert one stored row to trl's form, by the source's shape:
 
     - prompt_completion: ``prompt`` and ``completion``; in Alpaca's prompt format if ``wording`` is "alpaca";
     - preference: ``prompt``, ``chosen`` and ``rejected``; for a reward model, both answers include the prompt;
@@ -127,7 +127,7 @@ def _turn(value: object, role: str) -> object:
 
 
 def _with_context(source: Source, prompt: object, context: object, where: str) -> object:
-    """The prompt followed by the text of the context column: in Alpaca's format, or joined as LLaMA-Factory does."""
+    """The prompt followed by the text of the context column: in Alpaca's format, or joined by line breaks."""
     if context is not None and not isinstance(context, str):
         raise RunError(f"{where}: the {source['context']} is {type(context).__name__}; it must be text")
     if source.get("wording") == "alpaca":
@@ -136,7 +136,7 @@ def _with_context(source: Source, prompt: object, context: object, where: str) -
             ALPACA_WITH_INPUT.format(instruction=query, input=context) if context else ALPACA.format(instruction=query)
         )
     if source.get("wording") == "chat" and isinstance(prompt, str | None):
-        return "\n".join(one for one in (prompt, context) if one)  # as LLaMA-Factory joins a question and its input
+        return "\n".join(one for one in (prompt, context) if one)  # as LLaMA-Factory joins question and input
     if context and not isinstance(prompt, str):
         raise RunError(f"{where}: a context needs a prompt that is a text, and this one is not")
     return f"{prompt}\n\n{context}" if context else prompt
@@ -231,7 +231,7 @@ def answer(value: Any, where: str) -> list[dict[str, Any]]:
 
 
 def _turns(turns: object, where: str) -> list[dict[str, object]]:
-    """Messages in either form: with role and content, or with from and value."""
+    """The messages of a conversation whose turns have a role and a content, or the keys `from` and `value`."""
     if isinstance(turns, list) and turns and isinstance(turns[0], dict) and "from" in turns[0]:
         return from_value(turns, where)
     return messages(turns, where)
@@ -291,7 +291,7 @@ class PromptRows(Feature):
         return rows
 
     def row_format(self, bundle: Bundle) -> RowFormat:
-        """The format for rows of every shape, with or without a prompt."""
+        """The row format. It converts all rows, with or without a prompt."""
         return FORMAT
 
     def first_rows_note(self, bundle: Bundle, rows: list[dict[str, object]], tokenizer: Tokenizer) -> str:

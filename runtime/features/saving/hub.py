@@ -83,7 +83,7 @@ class Hub(Feature):
         api = HfApi()
         try:
             who = api.whoami()
-        except Exception as error:  # from huggingface_hub or from its network library
+        except Exception as error:  # an error of huggingface_hub or of its network library
             return [_unanswered(repo, error)]
         full = repo if "/" in repo else f"{who['name']}/{repo}"
         refused = _may_not(who, full)
@@ -106,7 +106,7 @@ class Hub(Feature):
             bundle.repository = created.repo_id
             if revision is not None:
                 branch(api, created.repo_id, revision)
-        except Exception as error:  # from huggingface_hub or from its network library
+        except Exception as error:  # an error of huggingface_hub or of its network library
             raise RunError(f"cannot create {repo} on the hub: {_line(error)}") from error
         say(f"pushing to {created}" + (f", branch {revision}" if revision else ""))
 
@@ -271,7 +271,9 @@ class Publisher:
             self.jobs.append(self.thread.submit(self._save, folder, message, model))
 
     def _staged(self, checkpoint: str) -> str:
-        """The folder with the files of a checkpoint and the model card: hard links, or copies if there are no links."""
+        """The folder with the files of a checkpoint and the model card: hard links, or copies if the disk has no
+        links.
+        """
         folder = os.path.join(self.output_dir, FOLDER, os.path.basename(checkpoint))
         part = folder + ".part"
         for old in (folder, part):
@@ -309,7 +311,7 @@ class Publisher:
             self.api.upload_folder(
                 repo_id=self.repository, folder_path=folder, revision=to, commit_message=message, **more
             )
-        except Exception as error:  # from huggingface_hub or from its network library
+        except Exception as error:  # an error of huggingface_hub or of its network library
             self.failed.append(f"{what} to {self.repository}, branch {where}: {_line(error)}")
             say(f"not pushed: {self.failed[-1]}")
         else:

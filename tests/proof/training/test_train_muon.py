@@ -56,7 +56,7 @@ def test_muon_moves_matrices_and_adamw_the_rest(warm: Warm, tmp_path: Path, targ
         name: warm.train(text.replace(ADAMW, how), f"muon-{name}-{target}", target, folder(tmp_path, name))
         for name, how in {"muon": MUON, "adamw": "optimizer adamw(lr=5e-4)"}.items()
     }
-    line = "[run] muon trains 73,728 weights in 14 hidden matrices at 0.001, AdamW the other 66,112 at 0.0005"
+    line = "[run] muon trains 73,728 weights in 14 hidden matrices at lr 0.001, AdamW the other 66,112 at lr 0.0005"
     assert line in runs["muon"].output
     start, muon, adamw = numbers(os.path.join(warm.location, "tiny")), *(numbers(run.out) for run in runs.values())
     for name, weights in muon.items():

@@ -241,7 +241,7 @@ def test_a_folder_of_two_kinds_is_refused(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder/a.csv").write_text("")
     (tmp_path / "folder/b.txt").write_text("")
-    with pytest.raises(RunError, match="no data files of one kind"):
+    with pytest.raises(RunError, match="must be of one kind"):
         data.build(bundle_with(tmp_path, source("folder", "text")))
 
 
