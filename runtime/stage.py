@@ -176,7 +176,7 @@ def _fetch(bundle: Bundle, place: str) -> None:
             done = _model(place, bundle, need["model"]) if "model" in need else _rows(place, bundle, name, **need)
         except RunError:
             raise
-        except Exception as error:  # from huggingface_hub or from its network library
+        except Exception as error:  # an error of huggingface_hub or of its network library
             raise RunError(f"cannot fetch {name}: {first_line(error)}") from error
         size = sum(done["files"].values()) / 2**20
         say(f"{name}: commit {done['commit']}, {len(done['files'])} files, {size:,.1f} MiB")

@@ -78,7 +78,7 @@ def load(engine: Any, model: dict[str, Any], *files: Any) -> None:
     merged = {"state": {group: one for group, one in enumerate(made) if one}, "param_groups": kinds}
     if hasattr(optimizer, "checkpoint_event_prologue"):
         optimizer.checkpoint_event_prologue()
-    # under ZeRO-3, `model` has only one process's part of the frozen weights, so these keep the base's values
+    # under ZeRO-3, `model` has only one process's part of the frozen weights, so frozen weights keep the base's values
     engine.load_module_state_dict(checkpoint={**model, "frozen_param_fragments": None}, strict=False)
     if engine.lr_scheduler is not None:
         engine.lr_scheduler.load_state_dict(model["lr_scheduler"])

@@ -137,7 +137,9 @@ def restore_random_states(python: Any, array: object, cpu: object, cuda: object)
 
 
 def due(args: Arguments, state: State) -> bool:
-    """Whether an evaluation is due at the step that the run resumes from (as DefaultFlowCallback of transformers)."""
+    """Whether an evaluation is due at the step that the run resumes from (by the rules of transformers'
+    DefaultFlowCallback).
+    """
     kind = getattr(args.eval_strategy, "value", args.eval_strategy)
     if not 0 < state.global_step < state.max_steps:
         return False

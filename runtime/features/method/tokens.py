@@ -42,7 +42,7 @@ def to_row(source: Source, row: Mapping[str, Any], index: int) -> dict[str, Any]
     if unexpected := next((one for one in (*ids, *labels) if not 0 <= one < 2**31 and one != UNLEARNED), None):
         raise RunError(f"{where}: {unexpected} is neither a token id nor {UNLEARNED}")
     if UNLEARNED in ids:
-        raise RunError(f"{where}: input_ids has {UNLEARNED}, which is a label")
+        raise RunError(f"{where}: input_ids has {UNLEARNED}, which is a label and no token id")
     return _learned(source["tokens"], ids[begin:end], labels[begin:end], where)
 
 

@@ -138,7 +138,7 @@ def _with_context(source: Source, prompt: object, context: object, where: str) -
     if source.get("wording") == "chat" and isinstance(prompt, str | None):
         return "\n".join(one for one in (prompt, context) if one)  # as LLaMA-Factory joins question and input
     if context and not isinstance(prompt, str):
-        raise RunError(f"{where}: a context needs a prompt that is a text, and this one is not")
+        raise RunError(f"{where}: the prompt must be a text, because the row has a context")
     return f"{prompt}\n\n{context}" if context else prompt
 
 

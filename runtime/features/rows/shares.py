@@ -59,8 +59,8 @@ class Shares(Mixture):
 
 
 def _drops_long_prompts(bundle: Bundle) -> bool:
-    """Whether the trainer drops rows whose answer begins after `seq` tokens, as trl 1.16 does. If the spec also limits
-    prompts, answers begin earlier, and no row is dropped.
+    """Whether the trainer drops rows whose answer begins after `seq` tokens, as trl 1.16 does. If the spec limits
+    prompts to fewer tokens, no answer begins so late.
     """
     plan = bundle.arguments
     if plan.get("max_length") is None or plan.get("truncation_mode") == "keep_end" or plan.get("packing"):

@@ -162,7 +162,7 @@ def test_a_context_follows_the_prompt_of_every_shape() -> None:
     assert as_row("preference", pair) == "Who?\n\nA."
     assert as_row("unpaired", {"prompt": "Who?", "completion": "he", "label": True}) == "Who?\n\nA."
     assert as_row("prompt", {"prompt": "Who?"}) == [{"role": "user", "content": "Who?\n\nA."}]
-    with pytest.raises(RunError, match="a context needs a prompt that is a text"):
+    with pytest.raises(RunError, match="the prompt must be a text, because the row has a context"):
         as_row("prompt", {"prompt": [{"role": "user", "content": "Who?"}]})
 
 
