@@ -12,7 +12,7 @@ from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Span
 
 FORMS = (
-    (re.compile(r"(?:(?:over|during|in|about)\s+)?(\d[\d_]*)\s*(epochs?|steps?)\b"), r"write `for \1 \2`"),
+    (re.compile(r"(?:(?:over|during|in|about|until|till|up to)\s+)?(\d[\d_]*)\s*(epochs?|steps?)\b"), r"write `for \1 \2`"),
     (re.compile(r"(?:num_)?(?:train_)?(epochs)\s*=?\s*(\d+)"), r"write `for \2 \1`"),
     (re.compile(r"(?:max_)?(steps)\s*=?\s*(\d+)"), r"write `for \2 \1`"),
     (
@@ -160,6 +160,9 @@ def _before_data(location: ParserPosition) -> Diagnostic:
         edits = (Edit(Span(location.before.end, location.span.start), "-"),)
         message = f"a model's name is one word, and `{location.word} {size}` is two"
         return location.error(code, message, f"write `train {location.word}-{size} on`", edits=edits)
+    if location.met == "COMMA":
+        help = "write a spec for each model: `extends` shares the settings of one with the others"
+        return location.error(code, "a run trains one model", help)
     data = location.shown.strip("`") if location.met in ("NAME", "REF") and " on " not in rest else "DATA"
     if data in INSTEAD_OF_ON:
         data = (rest.split() or ["DATA"])[0]

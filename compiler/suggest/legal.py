@@ -26,7 +26,7 @@ from xpc.compiler.suggest.converted_values import (
 from xpc.compiler.suggest.converted_values import legal as in_words
 from xpc.compiler.suggest.joined_values import call_of_python, following
 from xpc.compiler.suggest.known_names import known_choice
-from xpc.compiler.suggest.no_equivalent import advice, no_such_choice
+from xpc.compiler.suggest.no_equivalent import advice, no_such_choice, pair_advice
 from xpc.compiler.suggest.numbers import PRODUCT, computed, fraction
 from xpc.compiler.suggest.tables import examples
 from xpc.compiler.suggest.unset_values import ALREADY, ZERO, leave_out, null_value, unset_advice
@@ -43,6 +43,8 @@ ONE = (
     "int", "tokens", "real", "choice", "duration", "every", "share", "steps_or_share", "real_or_share", "rows_or_share",
 )  # fmt: skip
 """Kinds of settings that take a single value."""
+TYPES = ("int", "float", "str", "bool")
+"""Types of Python, as in `seed = int(7)`."""
 AUTO = ("precision", "model.dtype")
 """Settings for which the value `auto` of other tools means bf16, if the GPU has bf16."""
 STAGE = re.compile(r"[ \t]*[({]\s*(?:zero_)?stage\s*=\s*(?P<stage>[123])\b(?P<end>\s*[)}])?")
@@ -98,7 +100,7 @@ def _unset_value(row: Setting, item: Item, node: Value | None, typed: str) -> He
     """The help for a value that means an absent setting, such as `keep = all`, or for which no_equivalent.txt says what
     to write instead.
     """
-    unset = unset_advice(row, typed) or (typed and advice(f"{row.name} {typed}", ""))
+    unset = unset_advice(row, typed) or (typed and advice(f"{row.name} {typed}", "")) or pair_advice(row.name, typed)
     return (unset,) if unset else None
 
 
@@ -265,6 +267,10 @@ def intended(row: Setting, item: Item, node: Value | None) -> str | None:
     typed, kind = item.label.source.slice(node.span), row.kind.name
     if isinstance(node, Number):
         return _from_number(row, typed)
+    if isinstance(node, Call) and node.name.text in TYPES and len(node.args) == 1:
+        inner = evolve(item, node=node.args[0])
+        wrong = isinstance(convert(row, inner), InvalidValue)
+        return intended(row, inner, inner.node) if wrong else item.label.source.slice(inner.node.span)
     if kind in ONE and isinstance(node, List) and len(node.items) == 1 and isinstance(node.items[0], Number | Ref):
         alone = evolve(item, node=node.items[0])
         return None if isinstance(convert(row, alone), InvalidValue) else typed[1:-1].strip(" ,")

@@ -115,7 +115,7 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
                 # of its names
                 continue
             like = 1.0 if typed == one.letters else 0.99 * word_likeness(own, one.words)
-            like = max(like, SAME * (_is_switch(one) and without_switches(own) == without_switches(one.words)))
+            like = max(like, SAME * _is_the_same(way, one))
             if like < SAME and not exact:
                 typo = letter_likeness(typed, one.letters)
                 other = has_another_word(parts(way), one.parts) or another_number(typed, one.letters)
@@ -143,10 +143,21 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
     return best
 
 
-def _is_switch(one: KnownName) -> bool:
-    """Whether a name is the name of a flag."""
+COUNTERS = frozenset(("n", "num", "number", "count"))
+"""Words that only say that something is counted: `n_hosts` is `hosts`."""
+
+
+def _is_the_same(name: str, one: KnownName) -> bool:
+    """Whether a name is a known name, except for words that only turn a flag on or that only count: `enable_dora` is
+    `use_dora`, and `n_hosts` is `hosts`. A counted name has the same ending: `num_micro_batches` is no `micro_batch`.
+    """
     row = schema.BY_PATH.get(one.path)
-    return row is not None and row.kind is FLAG
+    if row is not None and row.kind is FLAG:
+        return without_switches(words(name)) == without_switches(one.words)
+    if row is None or row.kind.name != "int":
+        return False
+    typed, known = ([word for word in written if word not in COUNTERS] for written in (parts(name), one.parts))
+    return typed == known and bool(typed)
 
 
 @cache
@@ -340,6 +351,8 @@ def choice(row: schema.Setting, text: str) -> str | None:
         return same  # only separators differ, so `llama-3.1` stands for `llama3.1`, and not for `llama3`
     if own_reason(f"{row.name} {text}") is not None or text.lower() in ("true", "false"):
         return None
+    if re.search(r"\w[(=]", text):
+        return None  # `"adamw(lr=1e-5)"` states more than a choice
     if row.path == "strategy" and "offload" in typed and typed != "offload":
         return None  # `deepspeed_stage_2_offload` does not mean `zero2`, because `zero2` would lose the offload
     inside = {name for name in row.choices if len(name) > 3 and any(c.isdecimal() for c in name) and name in typed}

@@ -76,7 +76,7 @@ def advice(name: str, typed: str) -> str | None:
     """
     table = _table("instead")
     number = table.get(_letters(name) + "number") if re.fullmatch(r"\d[\d.]*%?|\[[\d., %]*\]", typed) else None
-    help = number or table.get(_letters(name))
+    help = pair_advice(name, typed) or number or table.get(_letters(name))
     if help is None or ("{value}" in help and typed.lower() in ("true", "false") and own_reason(name) is not None):
         # the help would repeat `true` or `false` as a value, so the caller prints `own_reason` instead
         return None
@@ -88,6 +88,13 @@ def advice(name: str, typed: str) -> str | None:
     except ValueError:
         share = value
     return help.replace("{value}", value).replace("{share}", share)
+
+
+def pair_advice(name: str, typed: str) -> str:
+    """The help for two numbers that xpc writes as two settings: `epsilon = [0.2, 0.28]`. "" for any other value."""
+    two = re.fullmatch(r"[\[(]?\s*([\d.]+)[\s,]+([\d.]+)\s*[\])]?", typed)
+    both = "" if two is None else _table("instead").get(_letters(name) + "pair", "")
+    return both if two is None else both.replace("{first}", two[1]).replace("{second}", two[2])
 
 
 def advised() -> dict[str, str]:

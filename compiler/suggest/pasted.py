@@ -23,6 +23,7 @@ from xpc.compiler.suggest.pasted_blocks import EVERYTHING, PastedBlock, block_at
 from xpc.compiler.suggest.pasted_values import NAMES, as_value
 from xpc.compiler.suggest.registry_names import YOUR_GPUS
 from xpc.compiler.suggest.sentence import method_of
+from xpc.compiler.suggest.tables import commands
 from xpc.compiler.suggest.unknown_names.case import REFERENCE
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.nearest import letters
@@ -52,7 +53,7 @@ COMMAND = re.compile(
     r"|(?P<setup>source|module[ \t]+load|conda[ \t]+activate)[ \t]+[\w./~$-]"
     r"|(?P<python>from[ \t]+[\w.]+[ \t]+import[ \t]|import[ \t]+[a-z][\w.]*[ \t]*(?:$|,|as[ \t]|#|\n)"
     r"|\w+\.(?:train|fit)\([^()\n]*\))"
-    r"|(?:srun|sbatch|torchrun|accelerate|deepspeed|python3?|pip|conda|bash)[ \t]+[\w./-])"
+    r"|(?:" + "|".join(rf"{name}[ \t]+(?:{after})" for name, after in commands().items()) + "))"
 )
 """A pattern for the beginning of a line of a shell script, or for a line of Python that sets nothing."""
 ARGUMENT = re.compile(rf"(?<=[ \t])--(?P<name>[A-Za-z][\w-]*)(?:(?:=|[ \t]+)(?P<one>{VALUE}))?")

@@ -195,7 +195,7 @@ def test_a_number_that_would_be_rounded_to_0_is_refused(number):
         ("eval epoch", "write `eval { every = epoch }`"),
         ("eval true", "write `eval { every = epoch }`"),
         ("eval 100", "write `every = 100`"),
-        ("eval 5%", "write `name=value`"),
+        ("eval 5%", "write `every=5%` or `data(holdout=5%)` outside of `eval`"),
         ("lora 16", "write `rank = 16`"),
         ("save epoch", "write `save(every = epoch)`"),
         ("save none", "write `save(every = never)`"),

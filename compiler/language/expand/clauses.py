@@ -110,24 +110,13 @@ class Clauses(Collector):
             self.named(Name(node.span, node.name), [], clause, node.span)
         elif isinstance(node, Count) and clause is None:
             self.add("hardware", node, node.span)
-        elif clause == "eval" and isinstance(node, Ref | String | List):
-            form = self.implied_setting(clause, node) or f"data = {self.typed(node.span)}"
-            edit = form if len(form) < 60 else None
-            message = "a value in `eval` needs the name of its setting"
-            self.problem("XP104", message, node.span, help=f"write `eval {{ {form} }}`", edit=edit)
         elif not (isinstance(node, Number) and self.is_reported(node)):
-            form = self.implied_setting(clause or "", node)
-            help, message = f"write `{form or 'name=value'}`", f"`{self.typed(node.span)}` is a value without a setting"
-            self.problem("XP104", message, node.span, help=help, edit=form or None)
+            # imported here, because only a wrong spec needs it
+            from xpc.compiler.language.expand.missing_equals import stray_value
 
-    def implied_setting(self, clause: str, node: Value) -> str:
-        """The setting that a single value after a clause's name stands for: `epoch` in `eval epoch` stands for
-        `every = epoch`. Empty if the value stands for no setting.
-        """
-        # imported here, because only a wrong spec needs it
-        from xpc.compiler.language.expand.missing_equals import implied_setting
-
-        return implied_setting(clause, self.typed(node.span))
+            rows = clause == "eval" and isinstance(node, Ref | String | List)
+            message, help, edit = stray_value(clause or "", self.typed(node.span), rows)
+            self.problem("XP104", message, node.span, help=help, edit=edit)
 
     def valued(self, node: Value, other: Value, form: str) -> None:
         """Report two items that were meant to be one setting, such as `lora 16` or `8 h100-80gb`. `form` is the legal
@@ -163,9 +152,11 @@ class Clauses(Collector):
         row = schema.BY_PATH.get(path)
         if row is None or row.kind is BLOCK:
             help = f"write `{name.text} {{ ... }}`, with its settings inside"
-            if name.text in ("data", "model"):
+            if name.text in ("data", "model"):  # the name of another tool for the model or the data has a help
+                unknown = {"data": "dataset", "model": "model_name"}[name.text]
                 typed = self.typed(node.value.span)
-                help = "write `train " + (f"MODEL on {typed}`" if name.text == "data" else f"{typed} on DATA`")
+                renamed = UnknownName(unknown, clause, node.value, typed, self.label(name.span), self.header)
+                help = self.advisor().unknown_name(renamed, 0).help
             self.problem("XP104", f"`{name.text}` is a clause, not a setting", name.span, help=help)
         elif path == "track" and isinstance(node.value, Call):
             self.head("track", [node.value], node.span)

@@ -47,7 +47,10 @@ def read_options(clauses: Clauses, options: tuple[Operand, ...]) -> None:
             at += 1
             continue
         if isinstance(value, Number) and (row is None or not row.head or row.kind in (FLAG, BLOCK)):
-            form = clauses.implied_setting(node.name, value)
+            # imported here, because only a wrong spec needs it
+            from xpc.compiler.language.expand.missing_equals import implied_setting
+
+            form = implied_setting(node.name, clauses.typed(value.span))
             if form:  # the number is the value of a setting of the clause: in `lora 16`, it is the value of `rank`
                 clauses.valued(node, value, f"{node.name}({form.replace(' = ', '=')})")
                 at += 1

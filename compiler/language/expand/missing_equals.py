@@ -99,6 +99,7 @@ def _is_switch(name: str, word: str) -> bool:
 
 WHEN = {"epochs": "epoch", "steps": "100"} | dict.fromkeys(("true", "yes", "on", "epoch"), "epoch")
 WHEN |= dict.fromkeys(("false", "no", "off", "none", "never"), "never")
+SHARES = ("every", "share", "steps_or_share", "real_or_share", "rows_or_share")
 BITS = ("8bit", "4bit", "8bits", "4bits")
 NUMBERED = {
     "eval": "every", "save": "every", "track": "every", "lora": "rank", "qlora": "rank", "vera": "rank",
@@ -121,3 +122,17 @@ def implied_setting(clause: str, typed: str) -> str:
     if clause in NUMBERED and count.isdecimal() and int(count) and not switch:
         return f"{NUMBERED[clause]} = {typed}"
     return f"every = {WHEN[typed]}" if clause in ("eval", "save") and typed in WHEN else ""
+
+
+def stray_value(clause: str, typed: str, rows: bool) -> tuple[str, str, str | None]:
+    """The finding for a value in a clause that lacks the name of its setting: the message, the help and the edit. For
+    `eval 5%`, the help shows each setting that may have a share. `rows` is true if the value may be rows of `eval`.
+    """
+    form = implied_setting(clause, typed) or (f"data = {typed}" if rows else "")
+    if rows:
+        edit = form if len(form) < 60 else None
+        return "a value in `eval` needs the name of its setting", f"write `eval {{ {form} }}`", edit
+    shares = [f"{row.name}={typed}" for row in schema.children(clause) if row.kind.name in SHARES]
+    shares += [f"data(holdout={typed})` outside of `eval"] if clause == "eval" else []
+    ways = (shares if typed.endswith("%") and not form else []) or [form or "name=value"]
+    return f"`{typed}` is a value without a setting", "write " + " or ".join(f"`{one}`" for one in ways), form or None

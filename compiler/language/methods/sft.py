@@ -45,5 +45,5 @@ SFT = Method(
         ),
     ),
     aliases="supervised; finetune; instruction; instruct; pt; cpt; pretrain; pretraining; continued pretraining; "
-    "supervised finetuning; full; none",
+    "supervised finetuning; none",
 )

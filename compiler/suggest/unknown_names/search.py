@@ -292,6 +292,11 @@ def _without_loose_word(case: Case) -> Suggestion | None:
 
 
 def _nothing_near(case: Case) -> Suggestion:
-    """Suggest the settings that share a word with the name (`zero_bucket`), or list all settings of the clause."""
+    """Suggest the settings that share a word with the name (`zero_bucket`), or list all settings of the clause. For a
+    switch whose name contains a flag's name, such as `liger_fused_ops = true`, describe this flag.
+    """
+    flags = [row for row in schema.TABLE if row.kind is FLAG and not row.inner and row.name in parts(case.name[:80])]
+    if len(flags) == 1 and not case.clause and case.typed.strip('"').lower() in YES:
+        return case.says(f"write `{flags[0].name}`: {flags[0].doc}")
     shared = with_shared_word(case.name, case.unknown.clause)
     return case.says(f"write {either(shared)}" if shared else settings_of(case.clause))
