@@ -12,7 +12,10 @@ from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Span
 
 FORMS = (
-    (re.compile(r"(?:(?:over|during|in|about|until|till|up to)\s+)?(\d[\d_]*)\s*(epochs?|steps?)\b"), r"write `for \1 \2`"),
+    (
+        re.compile(r"(?:(?:over|during|in|about|until|up to)\s+)?(\d[\d_]*)\s*(epochs?|steps?)\b"),
+        r"write `for \1 \2`",
+    ),
     (re.compile(r"(?:num_)?(?:train_)?(epochs)\s*=?\s*(\d+)"), r"write `for \2 \1`"),
     (re.compile(r"(?:max_)?(steps)\s*=?\s*(\d+)"), r"write `for \2 \1`"),
     (

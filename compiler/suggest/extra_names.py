@@ -9,6 +9,7 @@ from xpc.compiler.language.items import Item
 from xpc.compiler.language.values import plain_value
 from xpc.compiler.registry.types import Gpu
 from xpc.compiler.stacks import Stack
+from xpc.compiler.suggest.likeness import canonical
 from xpc.compiler.suggest.meaning import Meaning, meaning
 from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, own_reason
 from xpc.compiler.suggest.typed_form import intended_value, typed, written
@@ -68,8 +69,8 @@ def unknown(stack: Stack, library: str, name: str, item: Item, method: str, sugg
     inside = _of_a_mapping(stack, library, name, item, method)
     if inside is not None:
         return inside
-    elsewhere = None if library == "trl" else _argument_of_trl(name)
-    if elsewhere is not None and elsewhere in extras.legal_names(stack, "trl", method):
+    elsewhere = "" if library == "trl" else _argument_of_trl(name)
+    if elsewhere in extras.legal_names(stack, "trl", method):
         help = f"write `extra trl({elsewhere}={item.label.source.slice(item.node.span) if item.node else '...'})`"
         return _finding(stack, library, name, item, help + ": it is an argument of the trainer", elsewhere)
     guess = meaning(name, exact=True)
@@ -81,6 +82,7 @@ def unknown(stack: Stack, library: str, name: str, item: Item, method: str, sugg
     if near is None:
         known = extras.legal_names(stack, library, method)
         near = _near(name, known | extras.owned_names(stack, library, method))
+        near = near or (_argument_of_trl(name) if library == "trl" and _argument_of_trl(name) in known else None)
         why = own_reason(name)
         if why is not None and not (near or "").endswith(name):
             return _finding(stack, library, name, item, NO_EQUIVALENT + why)
@@ -89,18 +91,19 @@ def unknown(stack: Stack, library: str, name: str, item: Item, method: str, sugg
         setting = schema.BY_PATH[path]
         form = written(setting, _unknown_name(item, name))
         return _finding(stack, library, name, item, f"`{path}` decides it: write `{form}` outside of `extra`", near)
-    edit = _edit(item, name, near)
+    fits = library != "trl" or extras.wrong_value(stack, "trl", near or "", plain_value(item.node), method) is None
+    edit = _edit(item, name, near) if near and fits else None
     help = f"write `{near if edit is None else edit.text}`" if near else NONE
     return _finding(stack, library, name, item, help, near, edit)
 
 
-def _argument_of_trl(name: str) -> str | None:
-    """The trainer's argument that another tool's name stands for, such as `torch_compile_backend` for
-    `dynamo_backend`.
+def _argument_of_trl(name: str) -> str:
+    """The trainer's argument that another tool's name stands for: `torch_compile_backend` for `dynamo_backend`. "" for
+    any other name.
     """
     from xpc.compiler.suggest.extra_form import aliases
 
-    return aliases().get(letters(name))
+    return aliases().get(letters(name)) or aliases().get(canonical(name), "")
 
 
 def _of_trl(stack: Stack, name: str, item: Item, method: str) -> Diagnostic | None:

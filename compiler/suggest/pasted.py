@@ -18,12 +18,11 @@ from xpc.compiler.suggest.lines.machines import hardware_of
 from xpc.compiler.suggest.lines.nested import members
 from xpc.compiler.suggest.lines.rewriting import HEADER, Rewritten, body, rewritten_in
 from xpc.compiler.suggest.meaning import choice, is_known, meaning
-from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, reason
 from xpc.compiler.suggest.pasted_blocks import EVERYTHING, PastedBlock, block_at, heads, joined
 from xpc.compiler.suggest.pasted_values import NAMES, as_value
 from xpc.compiler.suggest.registry_names import YOUR_GPUS
 from xpc.compiler.suggest.sentence import method_of
-from xpc.compiler.suggest.tables import commands
+from xpc.compiler.suggest.shell import COMMAND, SHELL, command_help
 from xpc.compiler.suggest.unknown_names.case import REFERENCE
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.nearest import letters
@@ -48,17 +47,8 @@ SPACED = re.compile(
     rf"[ \t]*(?P<name>[A-Za-z][\w.-]*(?:[ \t]+\w[\w.-]*){{1,5}})[ \t]*[=:][ \t]*(?P<one>{VALUE}),?[ \t]*(?:#.*)?"
 )
 NAMES_OF = ("XP014", "XP023", "XP025", "XP030", "XP032", "XP101", "XP102", "XP103", "XP104")
-COMMAND = re.compile(
-    r"[ \t]*(?:(?:export[ \t]+|(?=[A-Z_\d]{4,}=))(?P<variable>[A-Za-z_]\w*)=(?P<value>[^\s\"']*)"
-    r"|(?P<setup>source|module[ \t]+load|conda[ \t]+activate)[ \t]+[\w./~$-]"
-    r"|(?P<python>from[ \t]+[\w.]+[ \t]+import[ \t]|import[ \t]+[a-z][\w.]*[ \t]*(?:$|,|as[ \t]|#|\n)"
-    r"|\w+\.(?:train|fit)\([^()\n]*\))"
-    r"|(?:" + "|".join(rf"{name}[ \t]+(?:{after})" for name, after in commands().items()) + "))"
-)
-"""A pattern for the beginning of a line of a shell script, or for a line of Python that sets nothing."""
 ARGUMENT = re.compile(rf"(?<=[ \t])--(?P<name>[A-Za-z][\w-]*)(?:(?:=|[ \t]+)(?P<one>{VALUE}))?")
 """A pattern for an option of a command, with one value at most."""
-SHELL = "a spec has no shell commands"
 BELOW = re.compile(r"\s*\n[ \t]*(?:-|[ \t]\S)")
 """A pattern for the text after the colon of a YAML key if a list or a block is below the key."""
 JSON = r"\"[^\"\n]*\"|'[^'\n]*'|\[[^\]\n]*\]|[^\s,{}\"']+"
@@ -253,18 +243,6 @@ def _of_pairs(text: str, block: PastedBlock, before: str) -> Rewritten | None:
         return None
     found = _mapping(Option(block.first, block.head.rpartition(" ")[2], f"{{{inside}}}"), before)
     return None if found.form is None else found
-
-
-def command_help(command: re.Match[str]) -> str:
-    """The help for a line of a shell script: the setting to write instead."""
-    if command["variable"] is not None:
-        if "export" not in command[0] and (why := reason(command["variable"])) is not None:
-            return f"{NO_EQUIVALENT}{why}"
-        form = f'launch(env=["{command["variable"][:60]}={command["value"][:60]}"])'
-        return f"write `{form}`, if the run needs the variable"
-    if command["setup"] is not None:
-        return 'put the line into a file of bash, and write `launch(setup=file("env.sh"))`: launch.sh reads it first'
-    return "leave the line out: `xpc compile` writes a launch.sh, which starts the run"
 
 
 def _keyword(text: str, at: int, start: int, end: int) -> re.Match[str] | None:

@@ -9,23 +9,16 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from xpc.compiler.language.schema import CLAUSES, TABLE, outer_names
+from xpc.compiler.language.schema import BY_PATH, CLAUSES, TABLE, outer_names
 from xpc.compiler.suggest.lines.nested import members
 from xpc.compiler.suggest.lines.phrases import TUPLE, phrases
 from xpc.compiler.suggest.lines.rewriting import Rewritten, body, findings_in, findings_of, replaced
 from xpc.compiler.suggest.meaning import meaning
-from xpc.compiler.suggest.pasted import (
-    COMMAND,
-    QUOTES,
-    SHELL,
-    Option,
-    command_help,
-    flags_of,
-    option_rewritten,
-)
+from xpc.compiler.suggest.pasted import QUOTES, Option, flags_of, option_rewritten
 from xpc.compiler.suggest.pasted_blocks import closing_line, heads, joined
 from xpc.compiler.suggest.pasted_values import as_value
 from xpc.compiler.suggest.sentence import method_of
+from xpc.compiler.suggest.shell import COMMAND, SHELL, command_help
 from xpc.compiler.suggest.unknown_names.case import REFERENCE
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label, applied
 from xpc.grammar.record import evolve, record
@@ -248,6 +241,11 @@ def _in_words(found: Diagnostic, source: Source, text: str, span: Span) -> Diagn
     names = {row.name for row in TABLE}
     if clause in CLAUSES and all(re.match(r'"|\w+=', one) or one in names for one in rest):
         return None  # a clause on one line, with a name that is not one of its settings: `batch gbs=2 isolate=mask`
+    several = [one for one in re.split(r"[\s,=]+", plain) if one not in ("and", clause)]
+    if clause == "track" and len(several) > 1 and {*several} <= {*BY_PATH["track"].choices}:
+        form = f"track {' '.join(several)}"
+        message = "trackers are separated by spaces"
+        return evolve(found, message=message, help=f"write `{form}`", edits=(Edit(span, form + _comment(text)),))
     read = phrases(plain, False, method_of(source.text))
     if read is None:
         return None

@@ -32,7 +32,9 @@ def data_advice(unknown: UnknownName) -> str | None:
         source = (unknown.typed or "").strip("[] ").partition(",")[0].strip() or '"rows.jsonl"'
         return f"write the source `{source}` on a line of its own in the block, or write `on {source}` without a block"
     rows = mixture_row(name, unknown.typed) if isinstance(unknown.node, Number | Count) else None
-    return None if rows is None else f"write `{rows}`: {TAKE_HELP}"
+    share = re.search(r"take = (.+%)", rows or "")
+    mixed = f"; in a mixture with shares, write `share = {share[1]}`" if share is not None else ""
+    return None if rows is None else f"write `{rows}`: {TAKE_HELP}{mixed}"
 
 
 def mixture_row(name: str, typed: str | None) -> str | None:

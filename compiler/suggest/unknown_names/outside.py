@@ -17,6 +17,7 @@ from xpc.compiler.suggest.meaning import meaning
 from xpc.compiler.suggest.no_equivalent import advice
 from xpc.compiler.suggest.registry_names import either
 from xpc.compiler.suggest.sentence import holdout_share
+from xpc.compiler.suggest.shell import COMMAND, command_help
 from xpc.compiler.suggest.tables import commands
 from xpc.compiler.suggest.typed_form import intended_value, written
 from xpc.compiler.suggest.unknown_names.case import Case, first_answer
@@ -70,11 +71,10 @@ def _misspelt_train(case: Case) -> Suggestion | None:
 
 def _shell_command(case: Case) -> Suggestion | None:
     """Handle a shell command of another trainer: `accelerate launch train.py`, `axolotl train config.yml`."""
-    text, at = case.unknown.label.source.text, case.unknown.label.span.end
-    command = commands().get(case.name.lower())
-    known = command is not None and re.match(rf"[ \t]+({command})\b(?![ \t]*[=({{])", text[at : at + 80])
-    help = "leave the line out: `xpc compile` writes a launch.sh, which starts the run"
-    return case.says(help) if known else None
+    text, start = case.unknown.label.source.text, case.unknown.label.span.start
+    command = COMMAND.match(text, start) if case.name.lower() in commands() else None
+    known = command is not None and not re.match(r"[\w./-]*[ \t]*[=({]", text[command.end() : command.end() + 80])
+    return case.says(command_help(command)) if command is not None and known else None
 
 
 def _another_verb(case: Case) -> Suggestion | None:

@@ -15,7 +15,7 @@ from xpc.compiler.suggest.components import by_last_part, by_parent, of_evaluati
 from xpc.compiler.suggest.converted_values import YES, methods_with
 from xpc.compiler.suggest.extra_form import extra_suggestion
 from xpc.compiler.suggest.known_names import known_choice
-from xpc.compiler.suggest.likeness import parts, words
+from xpc.compiler.suggest.likeness import parts
 from xpc.compiler.suggest.meaning import Meaning, is_known, meaning, nearest_other_name
 from xpc.compiler.suggest.no_equivalent import advice, excluded, own_reason, without_equivalent
 from xpc.compiler.suggest.registry_names import either
@@ -239,17 +239,22 @@ def _guessed_setting(case: Case) -> Suggestion | None:
 
 
 def _choice_with_noun(case: Case) -> Suggestion | None:
-    """Handle a switch whose name joins a choice and the name of its setting: `use_lion_optimizer = true` is
-    `optimizer lion`.
+    """Handle a switch whose name joins a choice and a name of its setting: `use_lion_optimizer = true` is `optimizer
+    lion`, and `report_to_wandb = true` is `track wandb`.
     """
     written = [word for word in parts(case.name[:80]) if word not in words_of("switches")]
     is_on = case.typed.strip('"').lower() in ("", *YES)
     if case.clause or len(written) < 2 or not is_on or meaning(case.name, exact=True) is not None:
         return None
-    row = next((schema.BY_PATH[path] for path in NOUNS if words(path.rpartition(".")[2]) == words(written[-1])), None)
-    chosen = None if row is None else known_choice(row, " ".join(written[:-1]))
-    form = f"{row.name}{' ' if row.head else ' = '}{chosen}" if row is not None else ""
-    return case.suggests(form, form) if chosen is not None else None
+    for at in range(1, len(written)):
+        for noun, chosen in ((written[at:], written[:at]), (written[:at], written[at:])):
+            guess = meaning("_".join(noun), exact=True)
+            row = schema.BY_PATH[guess.path] if guess is not None and guess.path in NOUNS and not guess.value else None
+            choice = None if row is None else known_choice(row, " ".join(chosen))
+            if row is not None and choice is not None:
+                form = f"{row.name}{' ' if row.head else ' = '}{choice}"
+                return case.suggests(form, form)
+    return None
 
 
 def _negated(case: Case) -> Suggestion | None:
