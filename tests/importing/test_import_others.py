@@ -116,6 +116,7 @@ STREAMS = (
     (LF.replace("identity,other", "identity"), "streaming: true\ndisable_shuffling: true\nbuffer_size: 500\n", None),
     (AX, "streaming: true\n", 10_000),
     (AX, "streaming: true\nstreaming_multipack_buffer_size: 64\n", 64),
+    (AX, "streaming: true\npretrain_multipack_buffer_size: 64\n", 64),
     (AX, "streaming: true\nshuffle_merged_datasets: false\n", None),
     (TRL, "dataset_streaming: true\n", None),
     (TRL, "streaming: true\nshuffle_dataset: true\n", 1000),

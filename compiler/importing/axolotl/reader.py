@@ -68,7 +68,8 @@ def axolotl(entries: Entries, file: str, overrides: Overrides) -> Draft:
     if raw is not None and not raw.empty:
         draft.note(stream, "axolotl streams a `pretraining_dataset` anyway")
         stream = raw
-    streams.stream(draft, stream, named.get("streaming_multipack_buffer_size"), 10_000, "axolotl")
+    buffer = named.get("streaming_multipack_buffer_size", named.get("pretrain_multipack_buffer_size"))
+    streams.stream(draft, stream, buffer, 10_000, "axolotl")
     trlyaml.finish(draft, overrides, found)
     axolotl_keys.rest(draft, named)
     axolotl_model.configured(draft, named)
@@ -199,12 +200,10 @@ def _sharding(draft: Draft, named: Entries, overrides: Overrides, found: Machine
         table["fsdp"] = Entry("fsdp", "full_shard", config.file, config.line)
         draft.outcomes.setdefault((config.file, "fsdp"), _implied(config))
     trlyaml.shard(draft, table, overrides, found)
-    context = named.get("context_parallel_size")
-    if draft.has("strategy.context_parallel") and draft.has("strategy") and draft.settings["strategy"].text == "fsdp1":
-        old = draft.settings.pop("strategy")
-        draft.put("strategy", "fsdp", old.entry)
-        draft.differs("context_parallel_size", "axolotl splits a sequence with its own kernels under FSDP1; the spec "
-                      "splits it under FSDP2, with the same result", context)  # fmt: skip
+    if draft.has("strategy.context_parallel") and draft.settings["strategy"].text in ("ddp", "fsdp1"):
+        draft.put("strategy", "fsdp", draft.settings.pop("strategy").entry)
+        draft.differs("context_parallel_size", "axolotl splits a sequence with its own kernels; the spec splits it under "
+                      "FSDP2, with the same result", named["context_parallel_size"])  # fmt: skip
 
 
 def _implied(config: Entry) -> KeyOutcome:

@@ -135,12 +135,14 @@ def test_a_slice_from_the_first_row_is_one_from_the_beginning() -> None:
     assert imported(CHAT + "    split: train[10:100]\n", *HARDWARE).draft.wrong
 
 
-def test_a_sequence_that_fsdp1_would_divide_is_divided_under_fsdp2() -> None:
-    more = "context_parallel_size: 2\nflash_attention: true\nfsdp_config:\n  auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
-    found = imported(CHAT + "fsdp_version: 1\n" + more, *HARDWARE)
-    assert not found.errors
-    assert found.draft.settings["strategy"].text == "fsdp"
-    assert "context_parallel_size" in found.draft.differences
+def test_a_sequence_that_fsdp1_or_ddp_would_divide_is_divided_under_fsdp2() -> None:
+    context = "context_parallel_size: 2\nflash_attention: true\n"
+    more = context + "fsdp_config:\n  auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
+    for text in ("fsdp_version: 1\n" + more, context):
+        found = imported(CHAT + text, *HARDWARE)
+        assert not found.errors
+        assert found.draft.settings["strategy"].text == "fsdp"
+        assert "context_parallel_size" in found.draft.differences
     again = imported(CHAT + "fsdp_version: 2\n" + more, *HARDWARE)
     assert not again.errors
     assert "context_parallel_size" not in again.draft.differences
