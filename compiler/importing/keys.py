@@ -45,7 +45,7 @@ class Key:
     - `comment`: why the spec keeps the key as a comment
     - `refused`: why the key is an error unless it is off; `help` is what to write instead
     - `usual`: values that every bundle has anyway, so that they are irrelevant; all other values are refused
-    - `needs`: another key, or a `key: value`, without which the tool does not read this key
+    - `needs`: another key, a `key: value`, or a `key: value or value`, without which the tool does not read this key
     - `values`: the translation of the key's values
     - `flag`: whether it is an option without a value
     """
@@ -144,12 +144,14 @@ def is_usual(row: Key, entry: Entry) -> bool:
 
 def has_needed(entries: Mapping[str, Entry], needs: str) -> bool:
     """Whether a file meets the condition `needs`. A key in `needs` must be in the file and not be off; `key: value`
-    must be in the file with this value. An empty `needs` is always met.
+    must be in the file with this value, or with one of several: `stage: dpo or kto`. An empty `needs` is always met.
     """
     key, colon, value = needs.partition(": ")
     if not key:
         return True
-    return key in entries and (str(entries[key].value).lower() == value if colon else not entries[key].off)
+    if key not in entries:
+        return False
+    return str(entries[key].value).lower() in value.split(" or ") if colon else not entries[key].off
 
 
 @cache

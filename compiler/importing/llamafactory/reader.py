@@ -13,6 +13,7 @@ from xpc.compiler.importing import families, streams
 from xpc.compiler.importing.accelerate import config as sharding
 from xpc.compiler.importing.accelerate import float8
 from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.keys import has_needed
 from xpc.compiler.importing.llamafactory import data as llamafactory_data
 from xpc.compiler.importing.llamafactory import images, optimizer
 from xpc.compiler.importing.llamafactory.keys import ADDED, KEYS, PADDED, SPLIT, STAGES
@@ -70,7 +71,9 @@ def llamafactory(entries: Entries, file: str, overrides: Overrides) -> Draft:
     trlyaml.given(draft, overrides)
     _report_stage(draft, entries.get("stage"), word)
     found = Machines()
-    same, unread = KEYS.column("renamed"), {**KEYS.column("irrelevant"), **KEYS.column("comment")}
+    chosen = overrides.method is not None
+    same = {key: row.renamed for key, row in KEYS.items() if row.renamed and (chosen or has_needed(entries, row.needs))}
+    unread = {**KEYS.column("irrelevant"), **KEYS.column("comment")}
     named = Lookups({same.get(key, key): one for key, one in entries.items() if key not in unread}, draft.seen)
     _model(draft, named)
     others = {key for key, row in KEYS.items() if row.read or row.refused}
@@ -298,8 +301,8 @@ def _loss(draft: Draft, named: Entries, stage: str, apart: str | None) -> None:
     """Set the loss of the method, and whether prompts are in the loss."""
     _prompts(draft, named.get("train_on_prompt"), stage)
     dft, loss, share = (named.get(key) for key in ("use_dft_loss", "pref_loss", "rpo_alpha"))
-    if dft is not None and not boolean(dft):
-        draft.note(dft, "it is off")
+    if dft is not None and (stage != "sft" or not boolean(dft)):
+        draft.note(dft, "it is off" if stage == "sft" else f"the stage {stage} does not read it")
     elif dft is not None and "dft" in draft.stack.losses("sft"):
         draft.put("method.loss", (Weighted("dft"),), dft)
     elif dft is not None:

@@ -41,7 +41,23 @@ def test_a_key_at_its_own_value_changes_nothing_and_another_is_refused() -> None
         elif row.needs:
             assert imported(FACTORY + f"{key}: something else\n", *HARDWARE).outcomes[key] == "irrelevant", key
             on = "[<a>]" if row.needs == "add_special_tokens" else "true"
-            assert imported(FACTORY + f"{row.needs}: {on}\n{key}: something else\n", *HARDWARE).draft.wrong, key
+            read = f"{FACTORY}{row.needs}: {on}\n"
+            if row.needs.startswith("stage: dpo"):
+                read = FACTORY.replace("stage: sft", "stage: dpo")
+            assert imported(f"{read}{key}: something else\n", *HARDWARE).draft.wrong, key
+
+
+@pytest.mark.parametrize("stage", ["sft", "pt", "rm", "dpo", "kto"])
+@pytest.mark.parametrize(("more", "readers"), [
+    ("pref_beta: 0.2", "dpo kto"), ("pref_ftx: 0.2", "dpo kto"), ("pref_bco_weight: 0.5", "dpo"),
+    ("dpo_label_smoothing: 0.1", "dpo"), ("kto_chosen_weight: 2.0", "kto"), ("kto_rejected_weight: 2.0", "kto"),
+    ("use_dft_loss: true", "sft"),
+])  # fmt: skip
+def test_a_key_of_another_stage_has_no_effect(stage: str, more: str, readers: str) -> None:
+    """Source: LLaMA-Factory 0.9.5, the `trainer.py` of each stage."""
+    found = imported(f"{FACTORY}{more}\n".replace("stage: sft", f"stage: {stage}"), *HARDWARE)
+    outcome = found.outcomes[more.partition(":")[0]]
+    assert (outcome == "irrelevant") == (stage not in readers.split()), found.messages
 
 
 @pytest.mark.parametrize(
