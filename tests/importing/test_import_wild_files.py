@@ -357,7 +357,9 @@ def test_keys_of_pretraining_and_of_preferences_change_no_other_run() -> None:
     mixed = imported(streamed + "pretrain_multipack_attn: false\n", *HARDWARE)
     assert "attend to each other" in mixed.draft.differences["pretrain_multipack_attn"]
     pairs = AXOLOTL.replace("tatsu-lab/alpaca", "org/pairs").replace("type: alpaca", "type: chatml.intel")
-    assert "max_prompt = 512" in imported(pairs + "rl: dpo\nmax_prompt_len: 512\n", *HARDWARE).text
+    found = imported(pairs + "rl: dpo\nmax_prompt_len: 512\n", *HARDWARE)
+    assert "max_prompt" not in found.text, "axolotl 0.19 reads it nowhere"
+    assert any("`max_prompt_len`" in one and "older versions cut longer prompts" in one for one in found.messages)
 
 
 def test_image_keys_are_irrelevant_for_a_text_model_in_a_folder() -> None:

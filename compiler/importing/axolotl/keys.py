@@ -79,6 +79,7 @@ def rest(draft: Draft, named: Entries) -> None:
             else:
                 draft.note(one, "it is off" if one.off else "the Liger plugin is not on")
     KEYS.note_irrelevant(draft, named)
+    KEYS.note_unneeded(draft, named)
     draft.keep(named, KEYS.column("comment"))
     float8.switch(draft, named, "fp8_enable_fsdp_float8_all_gather")
     _unfrozen(draft, named.get("unfrozen_parameters"))

@@ -227,32 +227,31 @@ def _method(draft: Draft, named: Entries) -> None:
     """Import three groups of keys: keys about the method, such as `rl_beta`; keys about the hub; and GRPO's block
     `trl`.
     """
-    for key in ("rl_beta", "dpo_beta", "orpo_alpha"):
-        one = named.get(key)
-        if one is not None and one.empty:
-            draft.note(one, "null: the default")
-        elif one is not None and draft.method in ("cpo", "dpo", "kto", "orpo", "grpo"):
+    block = named.get("trl")
+    inside = {} if block is None else block.mapping
+    grouped = methods.METHODS[draft.method].grouped
+    for one in ({} if grouped else inside).get("beta"), *map(named.get, ("rl_beta", "dpo_beta", "orpo_alpha")):
+        if draft.has("method.beta") or draft.method not in METHODS.values():
+            draft.note(one, "another key decides" if draft.has("method.beta") else f"{draft.method} does not read it")
+        else:
             draft.setting("method.beta", one)
-        elif one is not None:
-            draft.note(one, f"{draft.method} does not read it")
     kind = named.get("rl")
     if kind is not None and kind.value == "ipo" and not draft.has("method.loss"):
         draft.put("method.loss", (Weighted("ipo"),), kind)
     _simpo(draft, named, kind)
     _hub(draft, named, named.get("hub_model_id"))
     longest = named.get("max_prompt_len")
+    draft.note(longest, f"axolotl {axolotl_keys.VERSION} does not read it")
     if longest is not None and "method.max_prompt" in methods.METHODS[draft.method].paths:
-        draft.setting("method.max_prompt", longest)
-    elif longest is not None:
-        draft.note(longest, f"{draft.method} does not read it")
-    block = named.get("trl")
-    if block is not None and block.mapping and methods.METHODS[draft.method].grouped:
-        trainer.arguments(draft, _generation(draft, block.mapping))
+        why = f"axolotl {axolotl_keys.VERSION} does not read it; older versions cut longer prompts"
+        draft.warn(longest, why, "`method(max_prompt=...)` leaves out rows with longer prompts")
+    if inside and grouped:
+        trainer.arguments(draft, _generation(draft, inside))
         if not draft.has("method.max_completion"):
             why = "not set: axolotl does not limit the length of completions; the spec limits it to 256 tokens"
             draft.differs("max_completion_length", why)
-    elif block is not None:
-        for one in block.mapping.values():
+    for one in inside.values():
+        if not draft.handled(one) and not grouped:
             draft.note(one, f"{draft.method} does not read it")
 
 

@@ -194,3 +194,26 @@ def test_a_pretraining_dataset_is_streamed() -> None:
         stream = imported(f"{text}max_steps: 10\n{more}", *HARDWARE)
         assert "  streaming\n  shuffle_buffer = 10000\n" in stream.text
     assert "streaming" not in imported(text, *HARDWARE).text.partition("#")[0]
+
+
+@pytest.mark.parametrize("rl", ["", "dpo", "ipo", "kto", "orpo", "simpo"])
+@pytest.mark.parametrize(("more", "readers"), [
+    ("trl:\n  beta: 0.3\n", "dpo ipo kto orpo simpo"), ("rl_beta: 0.3\n", "dpo ipo kto orpo simpo"),
+    ("orpo_alpha: 0.3\n", "dpo ipo kto orpo simpo"), ("simpo_gamma: 0.7\n", "simpo"), ("cpo_alpha: 0.7\n", "simpo"),
+    ("kto_desirable_weight: 2.0\n", "kto"), ("kto_undesirable_weight: 2.0\n", "kto"),
+    ("dpo_label_smoothing: 0.1\n", "dpo"), ("dpo_use_weighting: true\n", "dpo ipo"),
+])  # fmt: skip
+def test_a_key_of_another_method_has_no_effect(rl: str, more: str, readers: str) -> None:
+    """Source: axolotl 0.19.0, core/builders/rl.py and core/trainers/dpo/__init__.py."""
+    found = imported(CHAT + more + (f"rl: {rl}\n" if rl else ""), *HARDWARE)
+    keys = {one.key: one.outcome for one in found.draft.outcomes.values()}
+    outcome = keys["trl.beta" if "trl" in more else more.partition(":")[0]]
+    assert (outcome == "irrelevant") == (rl not in readers.split()), found.messages
+    if "0.3" in more and rl in readers.split():
+        assert found.draft.settings["method.beta"].text == "0.3"
+
+
+def test_beta_of_the_block_trl_decides() -> None:
+    found = imported(CHAT + "rl: kto\nrl_beta: 0.1\ntrl:\n  beta: 0.3\n", *HARDWARE)
+    assert found.draft.settings["method.beta"].text == "0.3"
+    assert found.outcomes["rl_beta"] == "irrelevant"
