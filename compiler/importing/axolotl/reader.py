@@ -202,8 +202,8 @@ def _sharding(draft: Draft, named: Entries, overrides: Overrides, found: Machine
     trlyaml.shard(draft, table, overrides, found)
     if draft.has("strategy.context_parallel") and draft.settings["strategy"].text in ("ddp", "fsdp1"):
         draft.put("strategy", "fsdp", draft.settings.pop("strategy").entry)
-        draft.differs("context_parallel_size", "axolotl splits a sequence with its own kernels; the spec splits it under "
-                      "FSDP2, with the same result", named["context_parallel_size"])  # fmt: skip
+        draft.differs("context_parallel_size", "axolotl splits a sequence with its own kernels; the spec splits it "
+                      "under FSDP2, with the same result", named["context_parallel_size"])  # fmt: skip
 
 
 def _implied(config: Entry) -> KeyOutcome:
