@@ -127,9 +127,7 @@ def is_number(value: object) -> bool:
 
 
 def _outside(legal: Mapping[str, Json], value: object) -> str | None:
-    """Describe the values that the stack's policy allows for an argument, if `value` is not one of them. Otherwise
-    None.
-    """
+    """Describe the values that the stack's policy allows, if `value` is not one of them. Otherwise None."""
     choices = legal.get("one_of")
     if isinstance(choices, list):
         fits = any(type(value) is type(one) and value == one for one in choices)

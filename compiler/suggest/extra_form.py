@@ -64,8 +64,8 @@ def extra_suggestion(unknown: UnknownName, message: str) -> Suggestion | None:
 
 
 def _is_so_already(found: ExtraArgument, unknown: UnknownName) -> bool:
-    """Whether a user's value for an argument of TRL changes nothing, because bundles have the same value without it.
-    This is also the case for a switch that is off if TRL has replaced the switch by a choice: `group_by_length =
+    """Whether a user's value for an argument of TRL changes nothing, because bundles have it anyway:
+    `logging_first_step = false`, or a switch that is off and that TRL has replaced by a choice, `group_by_length =
     false`.
     """
     stack = stacks.default()

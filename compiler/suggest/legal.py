@@ -313,9 +313,7 @@ def intended(row: Setting, item: Item, node: Value | None) -> str | None:
 
 
 def _from_number(row: Setting, typed: str) -> str | None:
-    """Convert a number that stands for a flag or a choice (`precision = 16`), or that lacks the `-` of its exponent:
-    `2e5` becomes `2e-5`.
-    """
+    """Convert a number that stands for a flag or a choice (`precision = 16`), or that lacks a `-`: `2e5` is `2e-5`."""
     if row.kind.name == "flag":
         return {"0": "false", "1": "true"}.get(typed)
     if row.kind.name == "choice":

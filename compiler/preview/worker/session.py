@@ -24,9 +24,7 @@ class Session:
     def __init__(self, folder: str, scratch: str, trust_code: bool) -> None:
         sys.path.insert(0, folder)
         importlib.import_module("trainer")
-        del sys.path[
-            0
-        ]  # otherwise, libraries could import a file of the bundle in place of a package with the same name
+        del sys.path[0]  # otherwise, libraries could import a file of the bundle in place of a package
         self.core: Callable[[str], Any] = lambda name: importlib.import_module(f"trainer.core.{name}")
         enabled = importlib.import_module("trainer.enabled")
         self.trainer_class = enabled.trainer_class

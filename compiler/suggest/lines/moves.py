@@ -32,9 +32,7 @@ Node = Setting | Clause | Value
 
 
 def move_length(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """Add edits to the first finding about a length of the run that stands on a line of its own, such as `epochs
-    = 3`.
-    """
+    """Add edits to the first finding about a run's length on a line of its own, such as `epochs = 3`."""
     for one in problems:
         advice = None if one.edits else LENGTH.fullmatch(one.help or "")
         if advice is None or one.primary is None:

@@ -62,9 +62,7 @@ OWN: dict[str, dict[str, Any]] = {
     "youtu": LATENT,
     "dots1": {"n_shared_experts": 1, "first_k_dense_replace": 1},
 }  # fmt: skip
-"""Sizes for families whose configuration classes name a size differently from SIZES, or use one of its names in another
-sense.
-"""
+"""Sizes for families whose configuration classes name sizes differently from SIZES, or give a name another meaning."""
 KINDS = (bool, str, float)
 """The types of the values that the small model copies from the large model's configuration: switches, names, and
 scales. Integers are not copied, because they are sizes.
