@@ -14,7 +14,7 @@ REWARDS: Mapping[str, str] = {
     "cosine": "1 (short) to 0.5 (1,000 characters) for a correct answer; -0.5 (short) to 0 (1,000) for a wrong one",
     "repetition_penalty": "0 to -1: the share of repeated groups of three words, as a negative number",
     "code_format": "the same as `format`, but the answer must contain a code block",
-    "soft_overlong_punishment": "0 up to 12,288 tokens, then falling to -1 at 16,384 tokens (DAPO)",
+    "soft_overlong_punishment": "0, then falling to -1 over the last quarter of `max_completion` (DAPO)",
 }
 """Maps each built-in reward function to its description. These are Open-R1's reward functions, but without the
 functions that execute code which the model has written.
