@@ -80,6 +80,10 @@ def converted(row: Setting, name: str, node: Value, typed: str) -> str | None:
     if kind == "weighted":
         if isinstance(node, String) and _is_known(row, Ref(node.span, node.value)):
             return node.value  # a choice in quotes, such as `loss_type = "hinge"`
+        quoted = [one.value for one in node.items if isinstance(one, String)] if isinstance(node, List) else []
+        if quoted and isinstance(node, List) and len(quoted) == len(node.items):
+            known = [_is_known(row, Ref(node.span, one)) for one in quoted]
+            return f"[{', '.join(quoted)}]" if all(known) else typed if _is_known(row, node) else None
         return typed if _is_known(row, node) else None
     if kind in ("file", "template") and TEXTS.fullmatch(text):
         return f'file("{text}")'

@@ -32,8 +32,10 @@ VALUED = re.compile(r"\b(?P<name>\w+)[ \t]*=[ \t]*(?P<value>[\w.-]+)")
 LISTS, TEXTS = ("names", "targets", "tasks", "reals"), ("text", "name")
 """Kinds of settings: LISTS are those whose value is a list of names, and TEXTS those whose value is a text."""
 OF_ROWS, OF_TOKENS = ("gbs", "micro", "take", "holdout"), ("seq", "max_prompt", "max_completion", "max_tokens")
-COUNTED_BY = dict.fromkeys(("sequence", "seq", "sample", "example", "row", "item"), OF_ROWS) | dict.fromkeys(
-    ("tok", "token"), OF_TOKENS
+COUNTED_BY = (
+    dict.fromkeys(("sequence", "seq", "sample", "example", "row", "item"), OF_ROWS)
+    | dict.fromkeys(("tok", "token"), OF_TOKENS)
+    | {"step": ("warmup", "decay", "every")}
 )
 """Maps a noun to the settings that count such things. For example, `gbs = 64 sequences` counts sequences, so `sequence`
 is mapped to `gbs` and the other settings that count rows.
@@ -182,7 +184,8 @@ def _counted_words(found: Diagnostic) -> tuple[Diagnostic, Span] | None:
     if before is None or words is None:
         return None
     rest, value = words[0].split(), before["value"]
-    if (rest[0] in NAMES and rest != ["tokens"]) or NUMERAL.fullmatch(rest[0]):
+    rest = rest[1:] if rest[0] in ("optimizer", "update", "training", "global") and rest[1:] == ["steps"] else rest
+    if (rest[0] in NAMES and rest not in (["tokens"], ["steps"])) or NUMERAL.fullmatch(rest[0]):
         return None
     message = f"a value is one word, and `{value} {' '.join(rest)}` is {len(rest) + 1} words"
     span = Span(start + before.start("value"), words.end())
@@ -199,6 +202,9 @@ def _counted_words(found: Diagnostic) -> tuple[Diagnostic, Span] | None:
         edits = (Edit(span, forms[0]),) if len(forms) == 1 else ()
         return evolve(found, message=message, help=f"write {either(forms)}", edits=edits), span
     exponent = re.fullmatch(r"[eE][+-]?\d+", rest[0])
+    if value[-1] in "kK" and before["name"] in OF_TOKENS:
+        help = f"write {float(value[:-1]) * 1024:.0f}, {value[:-1]}Ki or {float(value[:-1]) * 1000:.0f}"
+        return evolve(found, message=message, help=help, edits=()), span
     if len(rest) == 1 and before["name"] in COUNTED_BY.get(rest[0].lower().removesuffix("s"), ()):
         return evolve(found, message=message, help=f"write `{value}`", edits=(Edit(span, value),)), span
     share = rest in ([one] for one in PERCENT) or rest == ["per", "cent"]

@@ -12,7 +12,7 @@ from xpc.compiler.language.items import Item
 from xpc.compiler.language.kinds import BLOCK, FLAG
 from xpc.compiler.language.schema import Setting
 from xpc.compiler.language.values import InvalidValue
-from xpc.compiler.suggest.converted_values import YES, converted
+from xpc.compiler.suggest.converted_values import SWITCHES, YES, converted
 from xpc.compiler.suggest.known_names import NEVER_LEGAL, known_choice
 from xpc.compiler.suggest.legal import AUTO, ONE, answer, example
 from xpc.compiler.suggest.likeness import one_mistake, parts
@@ -97,8 +97,9 @@ def intended_value(row: Setting, unknown: UnknownName) -> str | None:
         typed = unknown.label.source.slice(node.items[0].span)
         return intended_value(row, evolve(unknown, node=node.items[0], typed=typed))
     value = converted(row, unknown.name, node, unknown.typed or "")
-    if value is not None or row.kind.name in ("weighted", "every"):
-        return value
+    switch = row.kind.name in ("sources", "names", "tasks", "name") and text.lower() in SWITCHES
+    if value is not None or switch or row.kind.name in ("weighted", "every"):
+        return value  # no rows are called `true`
     found = convert(row, Item(row.path, node, unknown.label))
     if not isinstance(found, InvalidValue):
         return unknown.typed
@@ -208,3 +209,15 @@ def both_betas(unknown: UnknownName) -> str | None:
     if other is None or unknown.typed is None:
         return None
     return f"[{unknown.typed}, {other[1]}]" if first else f"[{other[1]}, {unknown.typed}]"
+
+
+def weighted_rewards(unknown: UnknownName) -> str:
+    """The rewards of the spec, each with its weight of a list: for `reward_weights = [1, 0.2]` next to `rewards =
+    [accuracy, format]`. "" if the numbers of weights and rewards differ.
+    """
+    names = re.search(r"\brewards\s*=\s*\[([\w, ]+)\]", unknown.label.source.text)
+    weights = re.fullmatch(r"\[([\d., ]+)\]", unknown.typed or "")
+    if names is None or weights is None or names[1].count(",") != weights[1].count(","):
+        return ""
+    each = zip(names[1].split(","), weights[1].split(","), strict=True)
+    return f"rewards = [{', '.join(f'{name.strip()}(weight={weight.strip()})' for name, weight in each)}]"

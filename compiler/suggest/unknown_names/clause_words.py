@@ -32,12 +32,14 @@ ENDING = 3
 class Described:
     """A setting of a clause that an unknown name describes. If `named` is true, all words of the name also occur in
     names of the setting (in xpc or in other tools); otherwise some occur only in its description. `complete` is true if
-    the setting has all words of the name.
+    the setting has all words of the name. `partial` is true if the name is one word of a longer name, as `tasks` is of
+    `cpus_per_task`.
     """
 
     row: Setting
     named: bool
     complete: bool
+    partial: bool
 
 
 def described(unknown: UnknownName, clause: str) -> Described | None:
@@ -55,7 +57,9 @@ def described(unknown: UnknownName, clause: str) -> Described | None:
         return None
     row = rows[ranked[0][1]]
     complete = all(_has(_names(row.path) | _description(row.path), word) for word in typed)
-    return Described(row, all(_has(_names(row.path), word) for word in typed), complete)
+    named = all(_has(_names(row.path), word) for word in typed)
+    phrases = [one for one in _phrases(row.path, excluded) if named and len(typed) == 1 and _has(one, typed[0])]
+    return Described(row, named, complete, bool(phrases) and all(len(one) > 1 for one in phrases))
 
 
 def _score(row: Setting, typed: list[str], rows: list[Setting]) -> float:
@@ -69,7 +73,8 @@ def _score(row: Setting, typed: list[str], rows: list[Setting]) -> float:
     found = [word for word in typed if _has(_names(row.path) | _description(row.path), word)]
     if len(found) < len(typed):
         last = typed[-1]
-        if not words_of("contrary").isdisjoint(set(typed) - set(found)):
+        strange = set(typed) - set(found)
+        if not words_of("contrary").isdisjoint(strange) or any(one[-1].isdecimal() for one in strange):
             return 0.0
         if 2 * len(found) < len(typed) or not _has(_names(row.path), last):
             return 0.0
@@ -114,6 +119,13 @@ def _is_inflected(one: str, other: str) -> bool:
     """Whether two words differ only in their endings, as `tolerate` and `tolerations` do."""
     same = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
     return same >= LEAST and max(len(one), len(other)) - same <= ENDING
+
+
+def _phrases(path: str, excluded: set[str]) -> list[frozenset[str]]:
+    """The names of a setting, each as the set of its words. Words in `excluded` and common words are left out."""
+    return [
+        frozenset(one for one in name.words if weight(one) == 1.0) - excluded for name in known() if name.path == path
+    ]
 
 
 @cache

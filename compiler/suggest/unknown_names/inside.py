@@ -110,12 +110,17 @@ def _by_its_words(case: Inside, found: Suggestion) -> Suggestion | None:
     if by_words is None or not (by_words.named or _only_lists(case, found)):
         return None
     row = by_words.row
-    if by_words.named:
+    if by_words.named and not by_words.partial:
         return of_guess(case.unknown, Meaning(row.path, own=True))
     value = intended_value(row, case.unknown)
     form = row.name if value is None else f"{row.name} = {value}"
     suggested = case.says(f"write `{form}`: {row.doc}", f"did you mean `{form}`?")
-    return evolve(suggested, edit=form if by_words.complete else None, replaces_value=True, intended=(row.path,))
+    return evolve(
+        suggested,
+        edit=form if by_words.complete and not by_words.partial else None,
+        replaces_value=True,
+        intended=(row.path,),
+    )
 
 
 def _first_line_in_a_clause(case: Inside) -> Suggestion | None:
@@ -220,7 +225,7 @@ def _with_word_before(case: Inside, word: str, is_head: bool) -> Suggestion | No
     is_clause = clause and "." not in case.clause  # `packing(method=bfd)` does not mean a training method
     if guess is not None and is_in(guess.path, case.clause) and not is_clause:
         return of_guess(case.unknown, guess)
-    return without_equivalent(case.message, joined, loosely=False)
+    return without_equivalent(case.message, joined, loosely=guess is None and case.clause == "eval")
 
 
 def _setting_of_a_source(case: Inside) -> Suggestion | None:

@@ -19,7 +19,7 @@ from xpc.compiler.suggest.meaning import Meaning, meaning
 from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, own_reason
 from xpc.compiler.suggest.registry_names import YOUR_GPU, hardware_help
 from xpc.compiler.suggest.sentence import method_of, named_by_value, output_folder, sentence
-from xpc.compiler.suggest.typed_form import both_betas, clause_line, decided_value, typed
+from xpc.compiler.suggest.typed_form import both_betas, clause_line, decided_value, typed, weighted_rewards
 from xpc.compiler.suggest.unknown_names.case import Case, first_answer, is_in, settings_of
 from xpc.compiler.suggest.unset_values import ALREADY, leave_out, unset_advice
 from xpc.grammar.record import evolve, record
@@ -382,6 +382,8 @@ def wrong_value(row: Setting, unknown: UnknownName, message: str) -> Suggestion:
     text = plain(unknown.node, unknown.typed)
     if row.path == "hardware":
         return Suggestion("XP101", message, help=hardware_help(text))
+    if row.path == "method.rewards" and (form := weighted_rewards(unknown)):
+        return Suggestion("XP101", message, help=f"write `{form}`", refusing=row.path)
     unset = unset_advice(row, text) or (leave_out(row) if text == "auto" and row.path not in AUTO else "")
     if unset:
         return Suggestion("XP101", message, f"did you mean `{row.name}`?", unset)
