@@ -28,6 +28,9 @@ def stream(draft: Draft, entry: Entry | None, buffer: Entry | None, usual: int |
             draft.warn(entry, f"the run reads and shuffles all rows before it trains: {reason}")
         return
     draft.put("data.streaming", True, entry)
+    if not draft.has("save.every"):
+        why = "saves after each epoch; the spec, whose stream has no epochs, saves after each tenth of the run"
+        draft.differs("save_strategy", f"{tool} {why}")
     workers = draft.settings.pop("data.workers", None)
     if workers is not None and workers.entry is not None:
         del draft.outcomes[workers.entry.file, workers.entry.key]

@@ -74,16 +74,23 @@ def data(draft: Draft, named: Entries, overrides: Overrides) -> None:
 
 
 def _order(draft: Draft, named: Entries) -> None:
-    """Set whether the rows are shuffled."""
-    for key in ("shuffle_merged_datasets", "shuffle_before_merging_datasets"):
+    """Set whether the rows keep their order. `shuffle_merged_datasets` decides it only for a stream: the trainer draws
+    other rows at random, unless sft has `curriculum_sampling`.
+
+    Source: axolotl 0.19.0, core/trainers/base.py (`_get_train_sampler`), utils/data/shared.py and streaming.py.
+    """
+    kept = axolotl_rows.in_order(draft, named)
+    if kept is not None:
+        draft.put("data.shuffle", False, kept)
+    for key in ("shuffle_merged_datasets", "shuffle_before_merging_datasets", "curriculum_sampling"):
         one = named.get(key)
-        if one is not None and key == "shuffle_merged_datasets" and not one.empty:
-            draft.put("data.shuffle", boolean(one), one)
-        elif one is not None:
-            draft.note(one, "a run reads every dataset completely, in any order of merging")
-    order = named.get("curriculum_sampling")
-    if order is not None and not order.empty:
-        draft.put("data.shuffle", not boolean(order), order)
+        if one is not None and one is not kept:
+            draft.note(one, "it is off" if one.off else "the rows are shuffled anyway")
+    merged = named.get("shuffle_merged_datasets")
+    if merged is not None and merged is not kept and boolean(merged) is False:
+        draft.note(merged, "axolotl's trainer shuffles the rows in each epoch")
+        if draft.has("data.holdout"):
+            draft.differs(merged.key, "axolotl holds out the last rows; the spec holds out rows at random", merged)
 
 
 def _source(draft: Draft, entry: Entry, raw: bool, named: Entries) -> None:

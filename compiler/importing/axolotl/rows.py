@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 
 from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.keys import has_needed
 from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer
 from xpc.compiler.importing.trl import formats
 from xpc.compiler.language.kinds import Amount
@@ -16,6 +17,14 @@ SCALE = 1_000_000
 """For N shards, the spec takes the share 1 / N of the rows, rounded up to a multiple of 1 / SCALE, because axolotl
 rounds up the size of its first shard.
 """
+
+
+def in_order(draft: Draft, named: Entries) -> Entry | None:
+    """The key because of which axolotl trains on the rows in their order. None if it shuffles them."""
+    merged, order = named.get("shuffle_merged_datasets"), named.get("curriculum_sampling")
+    if has_needed(named, "pretraining_dataset") or has_needed(named, "streaming"):
+        return merged if merged is not None and boolean(merged) is False else None
+    return order if order is not None and not order.off and draft.method == "sft" else None
 
 
 def part(draft: Draft, table: Entries, named: Entries) -> Amount | None:
@@ -34,8 +43,7 @@ def part(draft: Draft, table: Entries, named: Entries) -> Amount | None:
     if number is None or number < 1:
         draft.error(parts, "the value must be a number of shards, at least 1")
         return None
-    merged, order = named.get("shuffle_merged_datasets"), named.get("curriculum_sampling")
-    if (merged is not None and boolean(merged) is False) or (order is not None and not order.off):
+    if in_order(draft, named) is not None:
         draft.error(parts, "axolotl shuffles the rows before it takes a shard; the spec does not shuffle",
                     "write these rows to a file, and name it by `--data`")  # fmt: skip
         return None

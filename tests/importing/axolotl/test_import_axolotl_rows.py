@@ -37,10 +37,26 @@ def test_a_part_of_a_data_set_is_a_share_of_its_shuffled_rows() -> None:
 
 
 def test_a_part_of_rows_in_their_order_is_refused() -> None:
-    for more in ("shuffle_merged_datasets: false\n", "curriculum_sampling: true\n"):
-        found = imported(CHAT + "    shards: 10\n" + more, *HARDWARE)
-        assert found.draft.wrong
-        assert any("shuffles the rows before" in one for one in found.messages)
+    found = imported(CHAT + "    shards: 10\ncurriculum_sampling: true\n", *HARDWARE)
+    assert any("shuffles the rows before" in one for one in found.messages if found.draft.wrong)
+
+
+@pytest.mark.parametrize(("more", "shuffled"), [
+    ("shuffle_merged_datasets: false\n", True),
+    ("curriculum_sampling: true\n", False),
+    ("curriculum_sampling: true\nrl: kto\n", True),
+    ("streaming: true\nmax_steps: 9\nshuffle_merged_datasets: false\n", False),
+    ("streaming: true\nmax_steps: 9\ncurriculum_sampling: true\n", True),
+])  # fmt: skip
+def test_rows_keep_their_order_where_axolotls_trainer_keeps_it(more: str, shuffled: bool) -> None:
+    found = imported(CHAT + more, *HARDWARE)
+    assert found.payload["data"]["shuffle"] is shuffled, found.text
+
+
+def test_rows_at_the_end_are_held_out_if_axolotl_does_not_shuffle_them_first() -> None:
+    found = imported(CHAT + "shuffle_merged_datasets: false\nval_set_size: 0.1\n", *HARDWARE)
+    assert "holds out the last rows" in found.draft.differences["shuffle_merged_datasets"]
+    assert not imported(CHAT + "val_set_size: 0.1\n", *HARDWARE).draft.differences.get("shuffle_merged_datasets")
 
 
 def test_axolotl_reads_every_row_of_pairs() -> None:
