@@ -112,7 +112,7 @@ def _base_config(draft: Draft, named: Entries) -> None:
 
 def _trainer(draft: Draft, named: Entries) -> None:
     """Import the keys that are also arguments of the trainer, and axolotl's version of Muon."""
-    own = {key for key, row in KEYS.items() if not row.renamed}
+    own = {key for key, row in KEYS.items() if not row.renamed or not has_needed(named, row.needs)}
     if methods.METHODS[draft.method].generates and "max_length" in named:
         draft.note(named["max_length"], f"{draft.method} limits prompts and completions separately")
         own.add("max_length")
