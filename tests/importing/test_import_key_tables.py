@@ -53,7 +53,7 @@ def test_a_table_names_settings_and_values_that_exist(name: str) -> None:
         assert not row.read or row.read.partition(".")[0].partition(" ")[0] in CLAUSES, key
         needed = row.needs.partition(":")[0]
         assert not needed or needed in table or needed in ARGUMENTS or needed.startswith(("use_", "add_", "rl")) or (
-            needed in ("adapter_name_or_path", "ref_model", "pref_loss")
+            needed in ("adapter_name_or_path", "ref_model", "pref_loss", "reward_model")
         ), (key, needed)  # fmt: skip
         assert row.help == "" or row.refused, key
 
