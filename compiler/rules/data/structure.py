@@ -76,8 +76,7 @@ def not_in_the_template(spec: Spec) -> Iterator[Finding]:
     and turns of each role in any order. The templates of Mistral and Gemma, for example, refuse two consecutive turns
     of the user. `data(omit=[reasoning])`, for example, lets the template leave out the reasoning.
 
-    Why it is bad: the model does not learn what the template leaves out; a turn without its tool call is an empty
-    answer.
+    Why it is bad: the model does not learn what is left out; a turn without its tool call is an empty answer.
 
     Without this rule: launch.sh compares rows with their rendered text, and stops if content is missing.
 

@@ -192,8 +192,7 @@ def key_of_another_precision(spec: Spec) -> Iterator[Finding]:
     """Keys of DeepSpeed's `bf16` block need a run in bf16, and keys of its `fp16` block a run in fp16. The rule XP445
     checks the keys for master weights, because in some versions they have an effect in every precision.
 
-    Why it is bad: a key for the other precision has no effect. Most such keys set loss scaling, which bf16 does not
-    need.
+    Why it is bad: a key for the other precision has no effect. Most keys set loss scaling, which bf16 does not need.
 
     Without this rule: DeepSpeed silently ignores the block of the other precision, such as `fp16` in a run in bf16.
 

@@ -62,7 +62,7 @@ def auto_batch_with_zero3(spec: Spec) -> Iterator[Finding]:
     """`auto_find_batch_size` cannot be combined with ZeRO-3, because it starts the training again with a smaller
     micro-batch, which is impossible once ZeRO-3 has sharded the parameters.
 
-    Why it is bad: the run could not continue with a smaller micro-batch, as `auto_find_batch_size` promises.
+    Why it is bad: the run could not continue with a smaller micro-batch.
 
     Without this rule: ValueError from the trainer, after the model is loaded.
 

@@ -283,8 +283,7 @@ def precompute_with_zero3(spec: Spec) -> Iterator[Finding]:
 def generate_without_wandb(spec: Spec) -> Iterator[Finding]:
     """`generate_during_eval` needs the tracker wandb.
 
-    Why it is bad: trl writes the completions of evaluations into a table in wandb or Comet, and no spec can track with
-    Comet.
+    Why it is bad: trl writes the completions into a table in wandb or Comet, and no spec can track with Comet.
 
     Without this rule: if neither wandb nor Comet is installed, ValueError in the trainer's constructor. Otherwise
     nothing is reported, and the completions are generated and dropped.

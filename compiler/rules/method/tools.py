@@ -58,8 +58,7 @@ def no_reset(spec: Spec) -> Iterator[Finding]:
     """The class of `environment` must have a method `reset`, and its `__init__` must need no arguments. xpc reads the
     file without executing it, so a class with a base class is checked only at the launch.
 
-    Why it is bad: the trainer creates an environment for each completion, and calls `reset` with the columns of the
-    row.
+    Why it is bad: the trainer creates an environment for each completion, and calls `reset` with the row's columns.
 
     Without this rule: ValueError or TypeError in the trainer's constructor, after the model is loaded.
 

@@ -25,8 +25,8 @@ def overflows(spec: Spec) -> Iterator[Finding]:
     """`precision fp16` should not be used for Gemma 2 and Gemma 3, nor for other families whose activations exceed the
     largest number of fp16.
 
-    Why it is bad: activations above 65,504 become infinite in fp16, and the loss NaN. Loss scaling protects only
-    gradients.
+    Why it is bad: activations above 65,504 become infinite in fp16, and the loss NaN. Loss scaling protects gradients
+    only.
 
     Without this rule: the loss is 0 or NaN from the first steps on, or the scale of the loss falls at every step and no
     weight changes.

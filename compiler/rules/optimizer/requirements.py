@@ -291,8 +291,7 @@ def warm_up_twice(spec: Spec) -> Iterator[Finding]:
     """Schedule-free AdamW and SGD need `schedule constant` if they have a warm-up. `constant` is their default
     schedule.
 
-    Why it is bad: schedule-free optimizers warm up the learning rate themselves, and a schedule would do so a second
-    time.
+    Why it is bad: schedule-free optimizers warm up the learning rate themselves, and a schedule would do so again.
 
     Without this rule: the warm-ups of the optimizer and of the schedule both apply to the learning rate.
 
