@@ -191,11 +191,15 @@ ARGUMENTS: Mapping[str, tuple[str, str]] = {
 """Maps an argument of Open-R1's scripts (`configs.py`) to a pair: a reward function, and the argument of this function
 that has the same meaning. For example, `repetition_n_grams` sets `ngram_size` of `repetition_penalty`.
 """
+LENGTHS = {"max_completion_len": 16384, "soft_punish_cache": 4096}
+"""Open-R1's defaults of `soft_overlong_punishment`. A bundle's defaults follow from `max_completion`."""
 
 
 def _reward_arguments(draft: Draft, named: Entries, reward: str) -> tuple[tuple[str, int | float | str], ...]:
-    """The arguments that the file states for a built-in reward function, such as `cosine_max_len` for `cosine`."""
-    found: list[tuple[str, int | float | str]] = []
+    """The arguments of a built-in reward function: those that the file states, such as `cosine_max_len` for `cosine`,
+    and Open-R1's defaults where a bundle has others.
+    """
+    found: dict[str, int | float | str] = dict(LENGTHS) if reward == "soft_overlong_punishment" else {}
     for key, (owner, argument) in ARGUMENTS.items():
         one = named.get(key)
         if owner != reward or one is None or one.empty:
@@ -206,9 +210,9 @@ def _reward_arguments(draft: Draft, named: Entries, reward: str) -> tuple[tuple[
             word = "text" if kind is str else "whole number" if kind is int else "number"
             draft.error(one, f"the reward function takes a single {word} for this key")
         else:
-            found.append((argument, value))
+            found[argument] = value
             draft.mark(one, MAPPED, f"method.rewards: {reward}({argument}={plain(one)})")
-    return tuple(found)
+    return tuple(found.items())
 
 
 def _rewards(draft: Draft, named: Entries) -> None:

@@ -35,7 +35,7 @@ def presumed_hint(spec: Spec) -> str:
     """
     if spec.model.model_type is not None:
         return ""
-    return '; the family is guessed from the name: if it is wrong, write `config = file("config.json")` in `model`'
+    return '; the family is guessed from the name: if it is wrong, `config = file("config.json")` in `model` states it'
 
 
 def has_attention(spec: Spec, attn: str) -> bool:

@@ -104,7 +104,7 @@ def _miscalled(spec: Spec, reward: Weighted) -> Iterator[Finding]:
         yield Finding(
             evolve(location, text=f"`{reward.function}` has no parameter {', '.join(foreign)}"),
             f"the reward `{reward.function}` gets the argument `{foreign[0][:40]}`, but has no such parameter",
-            f"give the function a parameter `{foreign[0][:40]}`, or leave the argument out",
+            f"give the function a parameter `{foreign[0][:40]}`, or call it without this argument",
         )
         return
     for source in spec.data:
@@ -247,8 +247,9 @@ def punished(spec: Spec) -> Iterator[Finding]:
 @rule("XP612", "punishment-that-never-comes", "warning")
 def never_punished(spec: Spec) -> Iterator[Finding]:
     """A built-in reward that punishes must be able to return a number below 0. `soft_overlong_punishment` punishes only
-    completions longer than `max_completion_len - soft_punish_cache` (12,288 tokens by default), so `max_completion`
-    must be larger than this difference. `repetition_penalty` needs a `max_penalty` below 0.
+    completions longer than `max_completion_len - soft_punish_cache`, so `max_completion` must be larger than this
+    difference. By default, `max_completion_len` is `max_completion`, and `soft_punish_cache` is a quarter of
+    `max_completion_len`. `repetition_penalty` needs a `max_penalty` below 0.
 
     Why it is bad: with a `max_completion` that is too small, the reward is 0 for every completion. With a positive
     `max_penalty`, repetitions are rewarded.
@@ -262,7 +263,7 @@ def never_punished(spec: Spec) -> Iterator[Finding]:
         if one.file is not None:
             continue
         stated = dict(one.arguments)
-        limit = stated.get("max_completion_len", 16384)
+        limit = stated.get("max_completion_len", longest)
         cache = stated.get("soft_punish_cache", max(1, limit // 4) if isinstance(limit, int) else 0)
         penalty = stated.get("max_penalty", -1.0)
         if one.name == "soft_overlong_punishment" and isinstance(limit, int) and isinstance(cache, int):

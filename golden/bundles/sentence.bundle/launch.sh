@@ -23,7 +23,7 @@
 #   XPC_DATA_ROOT        the first place to look for data files and model folders that are not in the bundle
 #   XPC_RETRIES          how often a run that has lost a process is restarted (3)
 #   MASTER_PORT          a free port of node 0 (found if unset)
-#   TORCH_EXTENSIONS_DIR torch's compiled extensions, whose locks are looked for (~/.cache/torch_extensions)
+#   TORCH_EXTENSIONS_DIR torch's compiled extensions; a lock here may stop a run (~/.cache/torch_extensions)
 #   PYTORCH_ALLOC_CONF   settings of torch's GPU allocator (expandable_segments:True)
 #
 # Exit status: 0 trained, now or before; 1 an error, with a message; 2 wrong usage; 75 stopped on request (a signal or

@@ -26,7 +26,7 @@
 #   MASTER_ADDR          the address of node 0, a name or a number
 #   MASTER_PORT          a free port of node 0
 #   XPC_NODE_WAIT        seconds that the nodes wait for each other (300)
-#   TORCH_EXTENSIONS_DIR torch's compiled extensions, whose locks are looked for (~/.cache/torch_extensions)
+#   TORCH_EXTENSIONS_DIR torch's compiled extensions; a lock here may stop a run (~/.cache/torch_extensions)
 #   PYTORCH_ALLOC_CONF   settings of torch's GPU allocator (expandable_segments:True)
 #
 # Exit status: 0 trained, now or before; 1 an error, with a message; 2 wrong usage; 75 stopped on request (a signal or

@@ -150,7 +150,7 @@ def cosine(
     """A reward for correct answers that falls, along half a cosine, from ``max_value_correct`` for an empty answer to
     ``min_value_correct`` for ``max_len`` characters.
 
-    For wrong answers, the reward rises from ``max_value_wrong`` to ``min_value_wrong``.
+    For wrong answers, the reward falls from ``min_value_wrong`` to ``max_value_wrong``: from 0 to -0.5 by default.
     """
 
     def cosine_scaled_reward(completions: list[object], solution: list[str], **_: object) -> list[float | None]:
@@ -181,9 +181,11 @@ def repetition_penalty(ngram_size: int = 3, max_penalty: float = -1.0) -> Functi
     return repetition_penalty_reward
 
 
-def soft_overlong_punishment(max_completion_len: int = 16384, soft_punish_cache: int = 4096) -> Function:
+def soft_overlong_punishment(max_completion_len: int, soft_punish_cache: int) -> Function:
     """0 for short completions. Within the last ``soft_punish_cache`` tokens before ``max_completion_len``, the reward
-    falls to -1 (DAPO, eq. 13)."""
+    falls to -1 (DAPO, eq. 13). Open-R1 has fixed defaults, 16384 and 4096 tokens. A bundle without these lengths uses
+    the run's limit of a completion, and a quarter of ``max_completion_len``.
+    """
 
     def soft_overlong_punishment_reward(completion_ids: list[list[int]], **_: object) -> list[float]:
         out = []
@@ -267,11 +269,9 @@ def _function(bundle: Bundle, reward: Mapping[str, Any]) -> Function:
         raise RunError(f"the reward {name!r} {reason}")
     if name in PLAIN:
         return PLAIN[name]
-    if name == "soft_overlong_punishment" and "max_completion_len" not in options:
-        # Open-R1's defaults for the two lengths are fixed: 16384 and 4096. Instead, use the run's own limit and a
-        # quarter of it.
-        options["max_completion_len"] = int(bundle.arguments["max_completion_length"])
-        options.setdefault("soft_punish_cache", max(1, options["max_completion_len"] // 4))
+    if name == "soft_overlong_punishment":
+        limit = options.setdefault("max_completion_len", int(bundle.arguments["max_completion_length"]))
+        options.setdefault("soft_punish_cache", max(1, limit // 4))
     try:
         return CONFIGURABLE[name](**options)
     except TypeError as error:

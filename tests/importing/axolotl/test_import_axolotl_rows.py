@@ -217,7 +217,8 @@ def test_a_pretraining_dataset_is_streamed() -> None:
     ("trl:\n  beta: 0.3\n", "dpo ipo kto orpo simpo"), ("rl_beta: 0.3\n", "dpo ipo kto orpo simpo"),
     ("orpo_alpha: 0.3\n", "dpo ipo kto orpo simpo"), ("simpo_gamma: 0.7\n", "simpo"), ("cpo_alpha: 0.7\n", "simpo"),
     ("kto_desirable_weight: 2.0\n", "kto"), ("kto_undesirable_weight: 2.0\n", "kto"),
-    ("center_rewards_coefficient: 0.01\n", "reward"), ("dpo_label_smoothing: 0.1\n", "dpo"), ("dpo_use_weighting: true\n", "dpo ipo"),
+    ("center_rewards_coefficient: 0.01\n", "reward"), ("dpo_label_smoothing: 0.1\n", "dpo"),
+    ("dpo_use_weighting: true\n", "dpo ipo"),
 ])  # fmt: skip
 def test_a_key_of_another_method_has_no_effect(rl: str, more: str, readers: str) -> None:
     """Source: axolotl 0.19.0, core/builders/rl.py and core/trainers/dpo/__init__.py."""

@@ -18,6 +18,9 @@ def test_arguments_are_written_with_their_function() -> None:
     ]  # fmt: skip
     assert found.outcomes["soft_punish_cache"] == "irrelevant"
     assert imported(GRPO + "cosine_max_len: [1]\n", *HARDWARE).draft.wrong
+    soft = GRPO.replace("cosine", "soft_overlong_punishment") + "max_completion_len: 8192\n"
+    # Open-R1's default is 4096; a bundle's is a quarter of max_completion_len
+    assert "soft_overlong_punishment(max_completion_len=8192, soft_punish_cache=4096)" in imported(soft, *HARDWARE).text
 
 
 def test_trl_grpo_takes_the_reward_functions_of_trl() -> None:

@@ -164,6 +164,9 @@ def test_what_is_no_reward_is_reported(tmp_path: Path) -> None:
     # The limit is the run's `max_completion` of 64 tokens. A completion is punished only within the last quarter before
     # the limit: 48 tokens get 0, and 64 tokens get -1.
     assert punish(completions=[], completion_ids=[[1] * 48, [1] * 64]) == [0.0, -1.0]
+    # A stated limit also decides the length of the last quarter.
+    bundle.plan["method"]["rewards"][2]["options"] = {"max_completion_len": 32}
+    assert rewards.functions(bundle)[2](completions=[], completion_ids=[[1] * 24, [1] * 32]) == [0.0, -1.0]
     for name, words in (("formatt", "is not known; known are accuracy,"), ("ioi_code", "in a sandbox")):
         bundle.plan["method"]["rewards"][0]["name"] = name
         with pytest.raises(RunError, match=words):
