@@ -34,9 +34,7 @@ of row groups are skipped.
 DEEP = 16
 """The largest depth of nested structs and lists in a footer that is read. A normal footer has a depth of eight."""
 VERSION, LIST = 0x15, 0x19
-"""The headers of a footer's first two fields in Thrift's compact protocol: a version (an integer) and a schema (a
-list).
-"""
+"""The headers of a footer's first two fields in Thrift's protocol: the version (an integer) and the schema (a list)."""
 SCHEMA, ROWS = 2, 3
 """The numbers of two fields of FileMetaData: the schema, and the number of rows."""
 NAME, CHILDREN, CONVERTED = 4, 5, 6

@@ -56,8 +56,7 @@ def bundle_tree(folder: str, known: dict[tuple[int, int], str]) -> BundleTree:
     """Compute the digests of a bundle's files. Raises UsageError if the folder is not a bundle, or has a file that is
     not regular.
 
-    `known` is a cache of digests by device and inode. With the cache, a file that members of a sweep share is read
-    once.
+    `known` is a cache of digests by device and inode. With it, files that members of a sweep share are read once.
     """
     listed, weights = _stated(folder)
     digests: dict[str, str] = {}

@@ -24,9 +24,7 @@ ENDPOINT = "https://huggingface.co"
 SECONDS = 30.0
 """A connection is closed if it sends nothing for this many seconds."""
 DEADLINE = 120.0
-"""The time limit in seconds for a complete answer, because an answer that arrives byte by byte never exceeds
-SECONDS.
-"""
+"""The time limit in seconds for a complete answer. An answer sent byte by byte would never exceed SECONDS."""
 LARGEST = 16 * 2**20
 """Maximum size in bytes of an answer."""
 NAMES = {MODEL: "models", DATASET: "datasets", KERNEL: "kernels"}

@@ -34,8 +34,7 @@ Such rows are long, so the kernels come close to their best speed. FlashAttentio
 FlashAttention 3 up to 0.75 (arXiv:2407.08608, abstract: forward passes; pytorch/benchmark#2391 measured 621 of 989
 TFLOP/s, 0.63, for rows of 16,384 tokens with heads of 128); backward passes are slower than that. So the value for H100
 is 0.5. Its only public test is TRL's run with 1,048,576 tokens (docs/plan-accuracy.md); there is no such run on A100.
-The weight that was fitted to other runs is not used here, because those runs had older kernels, smaller heads and
-shorter rows.
+The weight that was fitted to other runs is not used, because they had older kernels, smaller heads and shorter rows.
 """
 LOOPED_EXPERT = 0.24e-3
 """Seconds that the CPU needs to start the kernels of one expert in a forward pass, if a layer computes its experts one

@@ -71,9 +71,7 @@ class Family:
 
 @entity  # a stack's `repr` is its name, because a generated `repr` would print the complete table
 class Stack:
-    """A supported stack, such as `trl-1.16`. Its methods take `config`, the dotted name of a class, such as
-    `trl.SFTConfig`.
-    """
+    """A supported stack, such as `trl-1.16`. The argument `config` of methods is a class, such as `trl.SFTConfig`."""
 
     name: str
     table: Mapping[str, Mapping[str, Json]]
