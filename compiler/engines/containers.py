@@ -17,9 +17,7 @@ export HF_HOME="${{HF_HOME:-{FOLDER}/.cache/huggingface}}"
 """Shell lines that make the run store its downloads from the hub in the shared folder."""
 
 LONGEST_NAME = 45
-"""The maximum length of NAME in a pod's name, NAME-node-0-1023-abcde. A pod's name is a DNS label: 63 characters at
-most.
-"""
+"""The maximum length of NAME in a pod's name, NAME-node-0-1023-abcde, which has at most 63 characters (DNS label)."""
 
 TOKENS = {
     "wandb": ("WANDB_API_KEY",),

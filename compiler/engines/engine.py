@@ -72,9 +72,8 @@ class Engine:
         return f"{quoted(out, 'launch.sh')} --all"
 
     def sweep_faults(self, members: Sequence[Spec], machines: Label, sweep: Label) -> Iterator[Diagnostic]:
-        """Errors of a sweep that no single member has, for example if the members need different machines. `machines`
-        and `sweep` are positions in the spec: errors about the hardware are reported at `machines`, all others at
-        `sweep`.
+        """Errors of a sweep that no single member has, for example if the members need different machines. Errors about
+        the hardware are reported at `machines` (a place in the spec), all others at `sweep`.
         """
         return iter(())
 

@@ -1,6 +1,4 @@
-"""Write `environment.sh`, which every program of a bundle reads first: the variables and the setup script of
-`launch`.
-"""
+"""Write `environment.sh`, which every program of a bundle reads: variables and the setup script of `launch`."""
 
 from __future__ import annotations
 

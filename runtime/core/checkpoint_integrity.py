@@ -1,5 +1,5 @@
-"""Write checkpoints atomically: the files are written to a staging folder, then a record of their digests is added, and
-then the folder is renamed. Standard library only.
+"""Write checkpoints atomically: the files and a record of their digests go to a staging folder, which is then renamed.
+Standard library only.
 """
 
 import json
@@ -47,9 +47,7 @@ def final_files(output_dir: str) -> dict[str, Seal]:
 
 
 def seal(folder: str, rank: int) -> dict[str, Seal]:
-    """Flush and hash the files in ``folder`` that process ``rank`` wrote. Returns their sizes and digests by name.
-    Raises OSError.
-    """
+    """Flush and hash the files that process ``rank`` wrote. Returns size and digest by name. Raises OSError."""
     return _sealed(folder, [name for name in names(folder) if _writer(name) == rank])
 
 

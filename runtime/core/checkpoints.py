@@ -28,9 +28,7 @@ def schedule(path: str) -> str | None:
 
 
 States = Callable[[str, int], str | None]
-"""A function that gets a checkpoint's path and a number of processes, and returns what is wrong with the weights or the
-optimizer, or None.
-"""
+"""Gets a checkpoint's path and a number of processes; returns what is wrong with weights or optimizer, or None."""
 
 
 def newest_complete(output_dir: str, world: int, states: States, digests: bool = False) -> tuple[str | None, list[str]]:
@@ -85,9 +83,8 @@ def missing(path: str, step: int, world: int, states: States) -> str | None:
     if not isinstance(state, dict) or state.get("global_step") != step:
         return "trainer_state.json belongs to another step"
     for name in sorted(os.listdir(path)):
-        # Each process writes its own random state. A file may be missing: process 0 does not wait for the others, and
-        # without a shared file system each machine has only the files of its own processes. transformers warns of a
-        # missing file; only a truncated file is an error.
+        # Each process writes its own random state. The file may be missing: process 0 does not wait for it, and it may
+        # be on another machine. transformers warns of a missing file; only a truncated file is an error.
         if (name.startswith("rng_state") or name == "scaler.pt") and not archive_complete(os.path.join(path, name)):
             return f"{name} is cut off"
     return states(path, world)

@@ -48,9 +48,7 @@ def sources(plan: "Payload") -> "list[Source]":
 
 
 def trainer(plan: "Payload") -> "Trainer":
-    """Make the section `trainer` of trainer_args.json. Its key `unused` lists unset settings whose module the bundle
-    lacks.
-    """
+    """The section `trainer` of trainer_args.json. Its `unused` lists unset settings whose module the bundle lacks."""
     decisive: dict[str, Any] = dict(plan)
     for section, names in DECISIVE.items():
         decisive[section] = {name: decisive[section][name] for name in names if name in decisive[section]}

@@ -83,9 +83,7 @@ def put(text: str, renew: bool = False, file: TextIO | None = None) -> None:
 
 
 def _fitting(text: str, width: int) -> str:
-    """The progress line of a step, shortened to a width. The words before the last two (tokens/s and the time left) are
-    omitted one by one.
-    """
+    """A step's line, shortened to a width. The words before the last two (tokens/s, time left) are omitted first."""
     words = text.split("  ")
     while len("  ".join(words)) > width and len(words) > 4:
         del words[-3]

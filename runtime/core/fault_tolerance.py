@@ -206,9 +206,7 @@ def writing(what: str, output_dir: str, saved: Sequence[int]) -> Iterator[None]:
 
 
 def reason(error: BaseException, output_dir: str) -> str:
-    """Why a file could not be written. torch hides the system's message, so another file is written to get the
-    message.
-    """
+    """Why a file could not be written. torch hides the system's message, so another file is written to get it."""
     if isinstance(error, FileNotFoundError) or "Parent directory" in str(error):
         return "the folder is gone (another process deletes it if it cannot write its own files)"
     if isinstance(error, OSError) and error.strerror:

@@ -270,9 +270,7 @@ class Feature:
     def last_evaluation(
         self, bundle: "Bundle", metrics_path: str, state: State
     ) -> tuple[dict[str, object] | None, str] | None:
-        """Return a pair for the summary: the last evaluation (None if there was none), and its lines for the
-        terminal.
-        """
+        """Return a pair for the summary: the last evaluation or None, and its lines for the terminal."""
         return None
 
     def finished_before(self, bundle: "Bundle") -> None:
@@ -334,9 +332,7 @@ class Bundle:
         return next((one for one in found if one is not None), FORMAT)
 
     def check_checkpoint(self, path: str, world: int) -> str | None:
-        """The reason why training cannot resume from ``path``, or None. The feature of the strategy (such as ZeRO)
-        decides.
-        """
+        """The reason why training cannot resume from ``path``, or None. The strategy's feature decides."""
         found = (feature.check_checkpoint(path, world) for feature in self.features)
         return next((why for why in found if why is not None), None)
 

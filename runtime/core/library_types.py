@@ -1,6 +1,4 @@
-"""Protocol types with the attributes of the libraries' objects that the runtime uses. mypy does not read the libraries
-themselves.
-"""
+"""Protocols of the libraries' objects, with the attributes that the runtime uses. mypy reads no library itself."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol

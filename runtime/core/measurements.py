@@ -38,9 +38,7 @@ class Measured:
 
 
 def ended(phase: str) -> None:
-    """Called when a phase ends (``progress.Phase``): add the seconds and the peak memory since the last call to this
-    phase.
-    """
+    """At the end of a phase (``progress.Phase``), add to it the seconds and the peak memory since the last call."""
     name = "save" if phase.startswith(SAVING) else "evaluate" if phase == "evaluating" else "load"
     if phase in TRAINING or (name == "load" and Measured.training):
         name = "train"

@@ -11,9 +11,7 @@ from datetime import timedelta
 from . import errors
 
 FIRST, LONGEST = 10.0, 60.0
-"""Seconds. A line is printed after FIRST seconds, and on a terminal again after each FIRST seconds. In a log, each wait
-is twice the last one, up to LONGEST.
-"""
+"""Seconds: on a terminal, a line every FIRST seconds; in a log, the wait doubles from FIRST up to LONGEST."""
 
 
 class Phase:

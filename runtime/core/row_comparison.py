@@ -17,23 +17,17 @@ from .rows import FIELDS
 Conversations = Callable[[Mapping[str, Any]], list[list[dict[str, Any]]]]
 """A function that gets a mapped row and returns its conversations (see ``rows.RowFormat``)."""
 STRUCTURE = ("tool_calls", "tools", *REASONING)
-"""Keys of a message that a template may ignore. For each role, the first row with each combination of these keys is
-compared.
-"""
+"""Keys that a template may ignore. For each role, the first row with each combination of them is compared."""
 END = "end"
 """The value of `Loss.how` for the marker before a text's last word. Another marker stands after its first word."""
 THOUGHTS = re.compile("(</?think(?:ing)?>)")
 PYTHON = {"argument": re.compile("': ?'$"), "part": re.compile(r"""'text': ?['"]\s*\S* $""")}
-"""Maps a kind of piece to a pattern. If the text before the piece matches, the template wrote a Python dict, not
-JSON.
-"""
+"""By kind of piece, a pattern that the text before it matches if the template wrote a Python dict, not JSON."""
 FIRST, SPREAD = 4, 200
 """Of each source, these rows are compared: the first 4, 200 at equal distances, and the first for each set of keys."""
 COLUMNS = ("messages", "prompt", "completion", "chosen", "rejected")
 NAMES = {"part": "content", "tool_call": "tool_calls", "argument": "tool_calls", "tool": "tools"}
-"""Maps a kind of piece to the value of `data(omit=[...])` that allows its loss. For other kinds, the value is the
-kind's name.
-"""
+"""By kind of piece, the value of `data(omit=[...])` that allows its loss, where this is not the kind's name."""
 WORDS = {"content": "a text", "tool_calls": "tool calls", "reasoning": "reasoning", "tools": "tools"}
 
 
@@ -140,9 +134,7 @@ def _of_conversation(messages: list[dict[str, object]], tokenizer: Any) -> Itera
 
 
 def _form(kind: str, before: str) -> str:
-    """Find out from the text ``before`` a piece whether its form is wrong, such as "encoded twice"; "" if it is
-    right.
-    """
+    """A piece's wrong form, such as "encoded twice", according to the text ``before`` it; "" if the form is right."""
     if kind == "argument" and before.endswith('\\"'):
         return "encoded twice"
     return "as Python text" if kind in PYTHON and PYTHON[kind].search(before) else ""

@@ -41,9 +41,7 @@ def columns(source: "Source", present: Sequence[str]) -> dict[str, str]:
 
 
 def dropped(source: "Source", present: Sequence[str], method: str) -> list[str]:
-    """The stored columns that the trainer does not get: all, because each message has copies of what a template
-    reads.
-    """
+    """The stored columns that the trainer does not get: all, because the messages contain what templates read."""
     return list(present)
 
 

@@ -139,9 +139,7 @@ def _begin(bundle: Bundle) -> str | None:
 
 
 def _first(make: Callable[[], Any]) -> Any:
-    """Run ``make`` on process 0 only; the others wait up to ddp_timeout. An error of ``make`` is raised on all
-    processes.
-    """
+    """Run ``make`` on process 0 only; the others wait up to ddp_timeout. Its error is raised on all processes."""
     from accelerate.utils import broadcast_object_list
 
     made: object = None

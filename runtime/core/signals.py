@@ -64,9 +64,7 @@ def listen() -> None:
 
 
 def end_with_launcher() -> None:
-    """Make the kernel kill this process when its launcher dies; otherwise, the process would keep the output folder and
-    the port.
-    """
+    """Make the kernel kill this process when its launcher dies. Otherwise, folder and port would stay locked."""
     launcher = os.environ.get(LAUNCHER)
     if launcher is None or not sys.platform.startswith("linux"):
         return

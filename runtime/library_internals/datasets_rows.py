@@ -11,9 +11,7 @@ def rearranged(rows: object) -> bool:
 
 
 def typed(rows: Any) -> Any:
-    """Return the rows. A stream of a JSON array gets the types of its first row; otherwise, turns would be JSON
-    strings.
-    """
+    """The rows. A stream of a JSON array gets the types of its first row: otherwise, turns would be JSON strings."""
     if rows.features is None and (first := next(iter(rows.with_format("arrow")), None)) is not None:
         from datasets import Features
 

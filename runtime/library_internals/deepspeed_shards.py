@@ -15,9 +15,7 @@ SHARD = re.compile(r"(?:bf16_)?zero_pp_rank_(\d+)_mp_rank_00_optim_states\.pt$")
 STATES = "optimizer_state_dict"
 UP_TO_TWO = ("single_partition_of_fp32_groups", "base_optimizer_state", "single_partition_of_fp32_groups")
 THREE = ("fp32_flat_groups", STATES, "fp32_partitioned_groups_flat")
-"""For ZeRO 1 and 2 (UP_TO_TWO) and for ZeRO 3 (THREE): the key of a shard's weights, the key of its optimizer states,
-and the attribute of DeepSpeed's optimizer that contains the weights.
-"""
+"""For ZeRO 1/2 and ZeRO 3: the keys of a shard's weights and states, and the optimizer's attribute with the weights."""
 Part = tuple[int, int, int, int, int]
 """A slice of a weight: process, group, the start of the slice in the shard and in the weight, and its length."""
 

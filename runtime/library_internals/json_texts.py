@@ -17,9 +17,7 @@ def keep_dates() -> None:
 
 
 def _read_json(data: Any, **options: object) -> object:
-    """Read JSON by ``pyarrow.json.read_json``. If pyarrow finds timestamps, read the data again with texts in their
-    place.
-    """
+    """Read JSON by ``pyarrow.json.read_json``; if it finds timestamps, read the data again with texts instead."""
     import pyarrow
     from pyarrow import json
 

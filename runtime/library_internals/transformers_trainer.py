@@ -9,9 +9,7 @@ from typing import Any
 
 
 class TrainerHooks:
-    """A base class before trl's trainer in the class order (MRO), with two methods that transformers' private methods
-    call.
-    """
+    """A base class before trl's trainer in the class order (MRO), with methods that transformers calls."""
 
     staging: str | None = None
     """The folder into which a checkpoint is written. None means the folder that transformers uses."""

@@ -93,7 +93,7 @@ def _script(spec: Spec, file: str, digest: str, *steps: str, start: str = START)
 
 def _trainjob(spec: Spec, digest: str) -> dict[str, Json]:
     """The manifest of the TrainJob, as a nested dict. Its key `trainer` can express only some parts of a pod. All other
-    parts are written as patches of the training runtime's only job, `node`.
+    parts are patches of the training runtime's only job, `node`.
     """
     hardware = spec.hardware
     shell = read_sections(__file__, SHELL)

@@ -164,8 +164,7 @@ def further_options(spec: Spec) -> Iterator[Finding]:
             f"`{text[:60]}` cannot be passed to sbatch",
             _instead(spec, name, value)
             if taken
-            else 'write complete options, such as `extra_args = ["--mail-type=END"]`; '
-            "common options are settings of `launch`",
+            else 'write complete options, such as `extra_args = ["--mail-type=END"]`; many are settings of `launch`',
         )
 
 

@@ -81,9 +81,7 @@ class DeepSpeed(Feature):
 
 
 def _prebuilt() -> set[str]:
-    """The extensions of the installed DeepSpeed that are already compiled; the package on PyPI contains no compiled
-    extension.
-    """
+    """The compiled extensions of the installed DeepSpeed. The package on PyPI has no compiled extension."""
     from runpy import run_path
 
     found = find_spec("deepspeed")
@@ -95,9 +93,7 @@ def _prebuilt() -> set[str]:
 
 
 def missing(cuda: bool) -> list[str]:
-    """Findings about missing tools that compile torch extensions: ninja, a C++ compiler and, if ``cuda``, CUDA's
-    toolkit.
-    """
+    """Findings about missing tools for torch extensions: ninja, a C++ compiler and, if ``cuda``, CUDA's toolkit."""
     found = []
     if shutil.which("ninja") is None:
         candidate = os.path.join(os.path.dirname(sys.executable), "ninja")

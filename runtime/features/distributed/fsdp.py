@@ -62,9 +62,7 @@ class Fsdp(Feature):
 
 
 def stated_settings(path: str) -> dict[str, str]:
-    """The settings of FSDP in accelerate.yaml, with values in upper case. xpc writes one line for each, with a JSON
-    value.
-    """
+    """FSDP's settings in accelerate.yaml, with values in upper case. Each is one line with a JSON value."""
     out = {}
     with open(path, encoding="utf-8") as handle:
         for line in handle:

@@ -36,9 +36,7 @@ class NodeRendezvous(Feature):
         return rendezvous is not None
 
     def launch_failed(self, bundle: Bundle, error: Exception) -> list[tuple[str, int]]:
-        """If the nodes' launchers did not find each other, print a message, and return a failure without a name.
-        Returns [] for every other failure.
-        """
+        """If the nodes' launchers did not find each other, print and return this failure. Returns [] for any other."""
         reason = rendezvous_failure(error)
         return [] if reason is None else [("", stop(RunError(reason)))]
 

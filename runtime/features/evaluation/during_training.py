@@ -151,7 +151,7 @@ def due(args: Arguments, state: State) -> bool:
 
 
 def losses_of(bundle: Bundle) -> dict[str, str]:
-    """Maps the name of each evaluation loss to the name of its set. The set's name is "" if there is only one set."""
+    """Maps the name of each evaluation loss to its set's name, which is "" if there is only one set."""
     stated = bundle.data.get("evaluation")
     if not stated or not stated["named"]:
         return {"eval_loss": ""}
@@ -164,9 +164,7 @@ def is_evaluation(event: Mapping[str, object]) -> bool:
 
 
 def evaluated(path: str, step: int, sets: int = 1) -> bool:
-    """Whether metrics.jsonl has an evaluation of this step on all sets. If only some sets have one, their lines are
-    removed, because the evaluation is repeated on all sets.
-    """
+    """Whether metrics.jsonl has this step's evaluation on all sets. If some sets lack it, remove the others' lines."""
     try:
         evaluations = [one for one in events(path) if one["step"] == step and is_evaluation(one)]
         if evaluations and len(evaluations) < sets:

@@ -11,9 +11,7 @@ TRACKERS: Mapping[str, tuple[str, ...]] = {
     "dvclive": ("dvclive",), "mlflow": ("mlflow",), "neptune": ("neptune",), "swanlab": ("swanlab",),
     "tensorboard": ("tensorboard", "tensorboardX"), "trackio": ("trackio",), "wandb": ("wandb",),
 }  # fmt: skip
-"""Maps each value of ``report_to`` to Python modules. One of them must be installed (transformers,
-integration_utils.py).
-"""
+"""Maps each value of ``report_to`` to modules, one of which is needed (transformers, integration_utils.py)."""
 FLASH: Mapping[str, tuple[str, ...]] = {
     "flash_attention_2": ("flash_attn", "kernels"),
     "flash_attention_3": ("flash_attn_interface", "flash_attn_3", "kernels"),

@@ -123,9 +123,7 @@ def _question_elsewhere(row: Mapping[str, object], names: Sequence[str]) -> bool
 
 
 def _share_question(chosen: str, rejected: str) -> bool:
-    """Whether two answers begin with the same text, which may be a question: it has three words, or a mark such
-    as `?`.
-    """
+    """Whether two answers begin with the same text that may be a question: three words, or a mark such as `?`."""
     most = min(len(chosen), len(rejected))
     shared = chosen[: next((at for at in range(most) if chosen[at] != rejected[at]), most)]
     return chosen == rejected or len(shared.split()) > 2 or any(one in shared for one in "\n?:.=!")

@@ -30,8 +30,7 @@ SHAPES = ("messages", "conversations", *PROMPTED)
 
 def counted(bundle: Bundle, source: Source, stored: Rows) -> tuple[dict[str, int], dict[str, int], int]:
     """Return three values: a dict from each kind of problem (see `WORDS`) to the number of compared rows that have it,
-    a dict from each kind to its first row, and the number of compared rows. Columns that cannot have a problem are not
-    loaded.
+    a dict to its first row, and the number of compared rows. Columns that cannot have a problem are not loaded.
     """
     counts, first = dict[str, int](), dict[str, int]()
     if source.get("only") or source["shape"] not in SHAPES or not len(stored):

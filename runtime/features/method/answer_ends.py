@@ -39,9 +39,7 @@ def _rendered(render: Any, always: bool, example: Any, **options: Any) -> object
 
 
 def without_end(text: str, end: str, always: bool) -> str:
-    """Cut white space after a text's last end token; with ``always``, cut the end token, too. Other texts stay
-    unchanged.
-    """
+    """Cut white space after a text's last end token and, with ``always``, this token. Other texts stay unchanged."""
     if not text.rstrip().endswith(end):
         return text
     return text.rstrip().removesuffix(end) + ("" if always else end)

@@ -107,9 +107,7 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @contextmanager
     def judged(given: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], list[Any]]]:
-        """A context with a list, to which the caller appends the function's result. At its end, the list has the values
-        of this result.
-        """
+        """A context with a list. The caller appends the function's result; at the end, the list has its values."""
         returned = list[Any]()
         size, question = len(given["completions"]), _question(given["prompts"][0])
         where = f"called with {size} completions, the first for the prompt {question}"
@@ -140,9 +138,7 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def _reported(call: str) -> Iterator[None]:
-    """Print a line after SECONDS, and whenever the time has doubled. Any process may print it, because the others
-    wait.
-    """
+    """Print a line after SECONDS, and whenever the time has doubled. Any process prints it: the others wait."""
     ended, begun = threading.Event(), time.monotonic()
 
     def report(seconds: float = SECONDS) -> None:

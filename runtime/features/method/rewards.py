@@ -198,9 +198,7 @@ def soft_overlong_punishment(max_completion_len: int, soft_punish_cache: int) ->
 
 
 def code_format(language: str = "python") -> Function:
-    """``format_reward`` for answers with a code block. The value of a row's column ``language`` replaces the
-    setting.
-    """
+    """``format_reward`` for answers with a code block. A row's column ``language`` replaces the setting."""
 
     def code_format_reward(completions: list[object], **columns: Any) -> list[float]:
         answers = texts(completions)

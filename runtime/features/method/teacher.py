@@ -62,8 +62,5 @@ def other_tokens(bundle: Bundle, tokenizer: Tokenizer) -> str | None:
     for token, index in tokenizer.get_vocab().items():
         if vocabulary.get(token) != index:
             entry = f"{vocabulary[token]:,}" if token in vocabulary else "no token"
-            return (
-                f"the teacher {where} has another vocabulary: {token!r} is {index:,} for the student, and {entry} for "
-                "the teacher"
-            )
+            return f"the teacher {where} has another vocabulary: {token!r} is {entry} there, {index:,} for the student"
     return None

@@ -16,9 +16,7 @@ ANSWERS: tuple[dict[str, Any], ...] = (
     {"role": "assistant", "content": "", "tool_calls": [CALL]},
     {"role": "assistant", "content": "An apple: {3}."},
 )
-"""Answers for a test of a chat template. trl can read tool calls if its parser returns these answers from the rendered
-text.
-"""
+"""Answers for a test: trl can read tool calls if its parser returns these answers from the rendered text."""
 
 
 def add_parser(tokenizer: Tokenizer) -> bool:

@@ -199,8 +199,7 @@ class AdapterTrainer(LoadingHook, FaultTolerant):
     def load_checkpoint(self, load: Callable[[], None]) -> None:
         """Restore the dtype of the trained weights after loading, because peft loads adapters as float32.
 
-        trl 1.16 may train adapters over a quantized base in bfloat16; without this method, a resumed run would use
-        float32.
+        trl 1.16 may train adapters over a quantized base in bfloat16; a resumed run would otherwise use float32.
         """
         kinds = {name: weight.dtype for name, weight in self.model.named_parameters()}
         load()

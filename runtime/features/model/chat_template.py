@@ -53,8 +53,8 @@ class ChatTemplate(Feature):
 
 
 def _render(tokenizer: Tokenizer, messages: object, what: str) -> None:
-    """Render a conversation within the time limit. Only slowness is reported here; any other error of the template is
-    reported when rows are rendered.
+    """Render a conversation within the time limit. Only slowness is reported here; rendering the rows reports all other
+    errors of the template.
     """
     try:
         with time_limit(SECONDS):

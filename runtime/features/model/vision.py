@@ -74,9 +74,7 @@ class Processor(Feature):
 
 
 class Vision(Feature):
-    """Hooks for a run whose model reads images: the run trains the language model, and freezes the part that reads
-    images.
-    """
+    """Hooks for a run whose model reads images: it trains the language model, and freezes the vision part."""
 
     reported = False
     """Whether the frozen part was reported. dpo also loads a reference model, but the report appears only once."""

@@ -61,9 +61,7 @@ class Idle(Feature):
         return []
 
     def _cause(self, bundle: Bundle) -> str | None:
-        """The likely cause, if the run learns nothing. The learning rate, the gradient and the loss are checked only
-        over two logged steps or more.
-        """
+        """The likely cause, if nothing is learned. Rate, gradient and loss are checked from two logged steps on."""
         args, method, several = bundle.arguments, bundle.plan["method"], len(self.window) > 1
         if several and "lr" in self.window[-1] and self.rate < NO_RATE:
             return "and before them, the learning rate was 0; raise `optimizer.lr` or change the schedule"

@@ -76,8 +76,7 @@ class MuonTrainer(FaultTolerant):
 def divided(model: Model) -> tuple[list[Any], list[tuple[str, Any]]]:
     """Return a pair: a model's trained hidden matrices, and its other trained weights by name. Raises RunError.
 
-    Adapters on the embeddings or the head are among the other weights. Under ZeRO-3, a weight's shape is in
-    ``ds_shape``.
+    Adapters on embeddings or head belong to the other weights. Under ZeRO-3, a weight's shape is in ``ds_shape``.
     """
     outer = {id(weight) for module in _outer(model) for weight in module.parameters()}
     matrices, others = list[Any](), list[tuple[str, Any]]()

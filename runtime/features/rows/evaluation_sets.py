@@ -22,9 +22,7 @@ class Sets(dict[str, Any]):
 
 
 def joined_sets(parts: list[Any], axis: int = 0) -> object:
-    """Join datasets as ``concatenate_datasets`` does, or join `Sets`: trl 0.18's kto trainer adds columns in this
-    way.
-    """
+    """Join datasets (``concatenate_datasets``), or join `Sets`: trl 0.18's kto trainer adds columns in this way."""
     import datasets
 
     if not isinstance(parts[0], Sets):

@@ -35,9 +35,7 @@ class MixedShapesTrainer(Prepared):
             super().__init__(*args, **kwargs)
 
     def prepare_rows(self, rows: Rows, args: Arguments, packing: bool, name: str, prepare: Callable[..., Any]) -> Any:
-        """Tokenize the rows of each format separately, restore their order, and truncate or pack them as one
-        dataset.
-        """
+        """Tokenize the rows of each format separately, restore their order, and truncate or pack them together."""
         import datasets
         import numpy
 

@@ -271,9 +271,7 @@ class Publisher:
             self.jobs.append(self.thread.submit(self._save, folder, message, model))
 
     def _staged(self, checkpoint: str) -> str:
-        """The folder with the files of a checkpoint and the model card: hard links, or copies if the disk has no
-        links.
-        """
+        """The folder with a checkpoint's files and the model card: hard links, or copies on disks without links."""
         folder = os.path.join(self.output_dir, FOLDER, os.path.basename(checkpoint))
         part = folder + ".part"
         for old in (folder, part):
