@@ -37,11 +37,10 @@ def way_out(help: str | None) -> str | None:
 
 
 def leaves_out(help: str | None) -> str:
-    """The setting that a help text advises to leave out. If the help says "it" or "the key", the result is "it":
+    """The setting that a help text advises to leave out. If the help says "it" or "the name", the result is "it":
     the setting at the diagnostic's location. "" if the help does not advise to leave a setting out.
     """
-    it = "it|the (?:key|name|argument|setting|limit)"
-    match = re.search(rf"leave (?:`([^`]+)`|{it}) out|leave out `([^`]+)`", help or "")
+    match = re.search(r"leave (?:`([^`]+)`|it|the name) out|leave out `([^`]+)`", help or "")
     return "" if match is None else match[1] or match[2] or "it"
 
 

@@ -48,7 +48,7 @@ def shares(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             missing.label,
             f"`{missing.name[:80]}` has no share of the mixture, but `{stated[0].name[:80]}` has one",
-            f"`share = {_percent(rest)}` is the rest of the 100%"
+            f"`share = {_percent(rest)}` is left: all shares together are 100%"
             if rest > TOLERANCE
             else "give each source a `share`; all shares together are 100%",
             (stated[0].share_label,),
