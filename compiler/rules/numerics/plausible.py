@@ -88,7 +88,7 @@ def _finding(spec: Spec, one: ranges.Range, value: float) -> Finding:
     location, text = one.path, f"`{name} = {value:g}` is far outside of the range of published runs"
     if not spec.written(one.path) and one.default_of is not None:
         location = one.default_of
-        text = f"the default `{name} = {value:g}` is far outside of the range of published runs for it"
+        text = f"the default `{name} = {value:g}` is far outside of the range of published runs with this setting"
     typed = write(one.typed, ", or silence the warning with the reason")
     return Finding(
         spec.location(location, f"published: {one.published}"),

@@ -114,7 +114,7 @@ def full_determinism(spec: Spec) -> Iterator[Finding]:
     if spec.extra_value("trl", "full_determinism") is True:
         yield Finding(
             spec.extra_location("trl", "full_determinism", "made for debugging"),
-            "`full_determinism` makes every kernel launch wait for the one before",
+            "`full_determinism` makes every kernel launch wait for the launch before it",
             write("full_determinism = false", "; `seed` fixes the order of the rows"),
             (spec.label("seed"),),
         )
