@@ -48,8 +48,8 @@ def as_json(draft: Draft, spec: str, output: str, errors: Sequence[Diagnostic] =
 
 
 def _defaults(draft: Draft) -> list[KeyOutcome]:
-    """The defaults of the imported tool that were written to the spec, without repetitions. A default whose setting a
-    key of the file has set later is not listed.
+    """The defaults of the imported tool that were written to the spec, without repetitions. A default that a key of the
+    file has overridden is omitted.
     """
     written = {path: one.text for path, one in draft.settings.items() if one.entry is None}
     stated = {path for path, one in draft.settings.items() if one.entry is not None}
@@ -66,9 +66,7 @@ def _line(one: Diagnostic) -> int | None:
 
 
 def as_text(draft: Draft, every: bool = False) -> str:
-    """The messages of an import, one per line. With `every` (`--report text`), they are preceded by one line for each
-    key.
-    """
+    """The messages of an import, one per line. With `every` (`--report text`), one line for each key precedes them."""
     out = []
     if every:
         for one in sorted(draft.outcomes.values(), key=lambda one: (one.file, one.line, one.key)):

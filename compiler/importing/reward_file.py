@@ -1,6 +1,4 @@
-"""The file with the reward functions of a spec. It has the functions that the file of `--rewards` defines; without such
-a file, it has stubs.
-"""
+"""The file with the reward functions of a spec. It has the functions of the file of `--rewards`, or stubs."""
 
 from __future__ import annotations
 
@@ -12,17 +10,13 @@ from xpc.compiler.importing.overrides import Overrides
 from xpc.compiler.importing.text.entries import Unreadable
 
 USUAL = "rewards.py"
-"""The name of the file with the reward functions if the imported file names only the functions. The file is expected
-next to the spec.
-"""
+"""The name of the file with the reward functions, next to the spec, if the imported file names only functions."""
 HEAD = '"""Reward functions, whose signatures are those of {origin}. Write each before the run."""\n'
 Definition = ast.FunctionDef | ast.ClassDef
 
 
 def definitions(overrides: Overrides) -> list[Definition]:
-    """The functions and classes at the top level of the file of `--rewards`. Stubs that an earlier import wrote are
-    left out.
-    """
+    """The functions and classes at the top level of the file of `--rewards`. Stubs of an earlier import are omitted."""
     data = overrides.read(overrides.rewards) if overrides.rewards else None
     if data is None:
         return []
@@ -51,8 +45,8 @@ def has_stubs(data: bytes) -> bool:
 
 
 def given(draft: Draft, overrides: Overrides) -> None:
-    """Read the reward functions from the file of `--rewards`: the functions at the top level of the file that have an
-    argument `completions`.
+    """Read the reward functions from the file of `--rewards`: its top-level functions with an argument
+    `completions`.
     """
     if overrides.rewards is not None:
         draft.rewards = overrides.rewards
@@ -66,7 +60,7 @@ def given(draft: Draft, overrides: Overrides) -> None:
 
 def stubs(functions: Iterable[tuple[str, str, str]], origin: str) -> bytes:
     """The source of a file with stubs of reward functions. Each stub has the name and the parameters of a function,
-    states where its original is, and raises NotImplementedError until somebody writes it.
+    states the location of the original, and raises NotImplementedError.
     """
     out = [HEAD.format(origin=origin)]
     for name, parameters, place in functions:

@@ -50,7 +50,7 @@ def by_length(draft: Draft, entry: Entry, length: Entry | None) -> None:
         draft.error(entry, "xpc has no such RoPE scaling", "write yarn, linear, dynamic or llama3")
     elif known is None:
         draft.error(
-            entry, "the context of the model is not known, so the factor of the scaling is not known",
+            entry, "the model's context length is not known, so the factor of the scaling is not known",
             f"write `model(rope={kind}(factor=4))` into the spec",
         )  # fmt: skip
     elif tokens <= known.context:

@@ -1,5 +1,5 @@
-"""Find where the Python files of a repository declare or read a key of a configuration. The files are parsed, and never
-executed.
+"""Find where the Python files of a repository declare or read a key of a configuration. The files are only parsed,
+never executed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from xpc.compiler.importing.overrides import Overrides
 from xpc.grammar.record import record
 
 LONG = 90
-"""A comment shows at most this many characters of a key's default or help text."""
+"""The largest number of characters of a key's default or help text in a comment."""
 
 
 @record
@@ -34,9 +34,7 @@ class ScriptKey:
 
 
 def find(draft: Draft, keys: Iterable[str], overrides: Overrides) -> dict[str, ScriptKey]:
-    """Find keys in the Python files near the imported file. Returns each key that such a file declares or reads, with
-    the place.
-    """
+    """Find which of the keys the Python files near the imported file declare or read, and where."""
     wanted = {key.rpartition(".")[2]: key for key in keys}
     found: dict[str, ScriptKey] = {}
     if wanted:
@@ -110,7 +108,7 @@ def _text(node: ast.AST | None) -> str:
 
 
 def _shown(node: ast.AST | None) -> str:
-    """The Python source of a default value. "" if there is no default, or if its source is too long for a comment."""
+    """The Python source of a default value; "" if there is no default, or if it is too long for a comment."""
     if node is None:
         return ""
     try:

@@ -11,18 +11,18 @@ from xpc.compiler.importing.text.entries import Entry, Unreadable
 from xpc.grammar.record import record
 
 TYPED = "--command"
-"""The name of a source that is not a file but a command line."""
+"""The name of a command line as a source."""
 AXOLOTL = ("base_model", "micro_batch_size", "sequence_len", "val_set_size", "num_epochs")
 OTHER = {"per_device_train_batch_size", "num_train_epochs", "lr_scheduler_type", "max_seq_length"}
-"""Common keys of transformers and TRL that axolotl does not know. A file with one of them, but without `datasets`, is
-not axolotl's, even if it has keys such as `base_model` and `lora_r`.
+"""Common keys of transformers and TRL that axolotl does not know. A file with such a key and without `datasets` is not
+axolotl's, even if it has `base_model` and `lora_r`.
 """
 LLAMAFACTORY = ("stage", "finetuning_type", "template", "cutoff_len", "dataset_dir")
 TRAINING = ("learning_rate", "num_train_epochs", "num_epochs", "max_steps", "per_device_train_batch_size", "dataset",
             "train_dataset", "datasets", "dataset_name", "dataset_mixer", "dataset_mixture", "data_path", "do_train",
             "gradient_accumulation_steps", "micro_batch_size", "train_batch_size", "output_dir", "optimizer", "optim",
             "stage", "epochs", "beta")  # fmt: skip
-"""Keys that occur in configurations of a training. A file without any of them does not configure a training."""
+"""Keys of configurations of a training: a file without any of them does not configure a training."""
 INFERENCE = ("infer_backend", "infer_dtype", "vllm_maxlen", "max_new_tokens", "do_sample", "top_p",
              "adapter_name_or_path", "template", "prompt", "prompts", "max_model_len")  # fmt: skip
 
@@ -79,19 +79,17 @@ def kind_of(source: SourceFile, is_file: bool) -> str:
 
 
 def _known(keys: set[str], names: Iterable[str]) -> bool:
-    """Whether a tool knows at least half of the keys. A single key such as `base_model` or `train_dataset` does not
-    show for which tool a file is written, because files of custom scripts also have it.
+    """Whether a tool knows at least half of the keys. A single key such as `base_model` proves nothing, because files
+    of custom scripts also have it.
     """
     return 2 * len(keys & set(names)) >= len(keys)
 
 
 def _trains_nothing(keys: set[str], table: Mapping[str, Entry]) -> str:
-    """Why a file does not configure a training, such as "it is a merge configuration of mergekit". "" if it does
-    configure one.
-    """
+    """Why a file does not configure a training, such as "it is a merge configuration of mergekit"; "" if it does."""
     trains = keys & set(TRAINING)
     if "merge_method" in keys or ("slices" in keys and not trains):
-        return "it is a merge configuration of mergekit, which trains nothing: merge first, and train the result"
+        return "it is a merge configuration of mergekit, which trains nothing: merge first, and train the merged model"
     if "export_dir" in keys and not keys & {"dataset", "train_dataset", "do_train", "learning_rate"}:
         return "it exports a trained model (`llamafactory-cli export`), and trains nothing"
     off = "do_train" not in keys or table["do_train"].off

@@ -14,14 +14,14 @@ SLICE = re.compile(r"\[[^\]]*:")
 
 
 def stream(draft: Draft, entry: Entry | None, buffer: Entry | None, usual: int | None, tool: str) -> None:
-    """Set `streaming` if a spec can stream this data. Otherwise, report why the run reads all rows before training.
+    """Set `streaming` if a spec can stream this data; otherwise, report why the run reads all rows before training.
 
-    All other settings must be set before this call. `buffer` is the tool's key for the number of rows in the shuffle
-    buffer, and `usual` is the tool's default for it. For a tool that does not shuffle a stream, `usual` is None.
+    All other settings must be set before. `buffer` is the tool's key for the rows in the shuffle buffer, and `usual`
+    its default, or None if the tool does not shuffle a stream.
     """
     reason = "" if draft.on(entry) is None else _why_complete(draft)
     if entry is None or entry.off or reason:
-        draft.note(buffer, "all rows are shuffled together")
+        draft.note(buffer, "without a stream, the run shuffles all rows together")
         if reason:
             draft.settings.pop("data.shuffle_buffer", None)
             draft.note(entry, f"the run reads all rows before it trains: {reason}")
@@ -34,12 +34,12 @@ def stream(draft: Draft, entry: Entry | None, buffer: Entry | None, usual: int |
     workers = draft.settings.pop("data.workers", None)
     if workers is not None and workers.entry is not None:
         del draft.outcomes[workers.entry.file, workers.entry.key]
-        draft.note(workers.entry, "the training process tokenizes a stream")
+        draft.note(workers.entry, "the training process itself tokenizes a stream")
     if usual is None:
         draft.default("data.shuffle", False, f"{tool} does not shuffle a stream")
     order = draft.settings.get("data.shuffle")
     if order is not None and order.text == "false":
-        draft.note(buffer, "the rows keep their order")
+        draft.note(buffer, "the run does not shuffle the rows")
     elif buffer is None or buffer.empty:
         draft.put("data.shuffle_buffer", usual or LIBRARY, None, f"not set: {tool}'s default")
         draft.note(buffer, "null: the default")
@@ -50,20 +50,20 @@ def stream(draft: Draft, entry: Entry | None, buffer: Entry | None, usual: int |
 
 
 def _why_complete(draft: Draft) -> str:
-    """Why the rows must be read completely and cannot be streamed. "" if they can be streamed."""
+    """Why the rows cannot be streamed, but must be read completely; "" if they can be streamed."""
     from xpc.compiler.rules.data.streams import COMPLETE, INTERVALS
 
     if draft.method != "sft":
         return f"{draft.method} has no streams"
     if not draft.has("train.steps"):
-        return "a stream needs a number of steps"
+        return "a streamed run needs a number of steps"
     if len(draft.sources) != 1:
         return "a stream has one source"
     (source,) = draft.sources
     if source.take is not None or source.limit is not None or SLICE.search(source.ref):
-        return "a part of the rows is selected"
+        return "the run selects a part of the rows"
     for path, value, _ in COMPLETE:
-        # `data.workers` does not prevent a stream, because the function `stream` removes this setting
+        # `data.workers` does not prevent a stream: the function `stream` removes this setting
         if path != "data.workers" and draft.has(path):
             text = draft.settings[path].text
             if text == value if value else text != "false":

@@ -27,7 +27,7 @@ def _repeated(draft: Draft, table: Mapping[str, Entry]) -> None:
     """Warn about each key that the file states twice with different values: readers of YAML use the last value."""
     for one in table.values():
         if one.earlier:
-            draft.warn(one, f"line {one.earlier} has it as well, with another value; the last one is used")
+            draft.warn(one, f"line {one.earlier} has the key, too, with another value; the last value is used")
         for part in (one, *(one.value if isinstance(one.value, list) else [])):
             _repeated(draft, part.mapping)
 
@@ -48,8 +48,8 @@ def _draft(kind: str, table: Entries, source: SourceFile, overrides: Overrides) 
 
 
 def _fragment(table: Entries, kind: str, overrides: Overrides) -> Draft:
-    """Import a single file of accelerate or DeepSpeed. The result is a base for `extends` or, with `--model` and
-    `--data`, a complete spec.
+    """Import a single file of accelerate or DeepSpeed. It becomes a base for `extends` or, with `--model` and `--data`,
+    a complete spec.
     """
     draft = Draft(load(overrides.target or stacks.DEFAULT), overrides.method or "sft", overrides.stem)
     given(draft, overrides)

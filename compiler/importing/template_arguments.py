@@ -30,8 +30,8 @@ def jinja_text(text: str) -> str:
 
 
 def template_arguments(draft: Draft, entry: Entry | None, location: str) -> None:
-    """Set the arguments of the chat template. `location` is the key by which the imported tool names a template; the
-    help text of an error tells the user to set this key.
+    """Set the arguments of the chat template. `location` is the tool's key that names a template, for the help of
+    errors.
     """
     if entry is None or entry.empty:
         draft.note(entry, "null: no arguments")
@@ -42,16 +42,16 @@ def template_arguments(draft: Draft, entry: Entry | None, location: str) -> None
     for key, one in entry.mapping.items():
         if body is None:
             draft.error(
-                one, "the tokenizer's own template reads it, and xpc does not know that template",
-                f"put that template next to the imported file, and name it by `{location}`",
+                one, "the tokenizer's own template reads it, but xpc does not know this template",
+                f"put the template next to the imported file, and name it with `{location}`",
             )  # fmt: skip
         elif not re.search(rf"\b{re.escape(key)}\b", body):
-            draft.note(one, "the template does not use it")
+            draft.note(one, "the chat template does not read it")
         elif key.isidentifier() and isinstance(one.value, bool | int | float | str):
             arguments.append((key, one.value))
             draft.mark(one, MAPPED, "model.chat_template")
         else:
-            draft.error(one, "each argument of a template takes one value: true, false, a number or a text")
+            draft.error(one, "an argument of a template has one value: true, false, a number or a text")
     if template is not None and arguments:
         why = "" if written is None else written.why
         draft.put("model.chat_template", Template(template.file, tuple(arguments), template.name), entry, why)
@@ -60,8 +60,8 @@ def template_arguments(draft: Draft, entry: Entry | None, location: str) -> None
 
 
 def _template(draft: Draft, written: str | None) -> tuple[str | None, Template | None]:
-    """Return a pair: the Jinja text of the chat template that formats the rows, and the value of `chat_template` that
-    names it. Both are None if the template is unknown.
+    """Return the Jinja text of the chat template that formats the rows, and the value of `chat_template` that names it;
+    both None for an unknown template.
     """
     file = _file(draft)
     if file in draft.files:

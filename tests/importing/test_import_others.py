@@ -107,7 +107,7 @@ def test_llamafactory_keys_become_settings(more, section, name, value):
 def test_a_teacher_on_a_server_is_refused():
     text = TRL + "teacher_model_server_url: http://localhost:8000\nloss_top_k: 1\n"
     found = [one.text for one in imported(text, *HARDWARE).draft.messages if one.severity == "error"]
-    assert any("a run loads its teacher: a teacher on a server" in one for one in found)
+    assert any("a run loads the teacher itself" in one for one in found)
 
 
 STREAMS = (
@@ -138,10 +138,10 @@ def test_a_stream_of_one_source_with_steps_is_imported(text, more, buffer):
 @pytest.mark.parametrize(
     ("text", "more", "why"),
     [
-        (AX, "", "a stream needs a number of steps"),
+        (AX, "", "a streamed run needs a number of steps"),
         (AX, "max_steps: 100\nval_set_size: 0.1\nsave_steps: 20\n", "`data.holdout` needs all rows"),
         (AX.replace("type: chat_template", "type: chat_template\n    split: train[:20%]"),
-         "max_steps: 100\nsave_steps: 20\n", "a part of the rows is selected"),
+         "max_steps: 100\nsave_steps: 20\n", "the run selects a part of the rows"),
         (LF.replace("identity,other", "identity"), "max_steps: 100\nsave_strategy: steps\nsave_steps: 20\n"
          "do_eval: true\neval_dataset: other\neval_strategy: epoch\n", "`eval.every` counts epochs"),
         (LF, "max_steps: 100\nsave_steps: 20\n", "a stream has one source"),

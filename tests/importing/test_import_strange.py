@@ -38,7 +38,7 @@ def test_oversized_value_is_reported_with_its_line(name: str, tmp_path: Path, mo
 def test_a_number_too_large_on_a_command_line_is_refused(value: str, capsys) -> None:
     line = f"trl sft --model_name_or_path a/b --dataset_name c/d --learning_rate {value}"
     assert main(["import", "--command", line]) == 2
-    assert capsys.readouterr().err == "xpc: --command:1: a number is larger than any setting takes\n"
+    assert capsys.readouterr().err == "xpc: --command:1: a number is larger than any setting allows\n"
 
 
 @pytest.mark.parametrize("key", ["loss_type", "report_to"])

@@ -28,12 +28,12 @@ from xpc.grammar.record import evolve
 
 LOOP = (
     "a loop over the model's parameters or modules changes them",
-    "write `freeze` to train only some of the weights; `precision` decides the casts",
+    "`freeze` trains only some of the weights, and `precision` decides the casts",
 )
-"""The reason and the help text of the error for such a loop."""
+"""The reason and the help of the error for a loop that changes parameters or modules."""
 LOADS = ("from_pretrained", "create_reference_model")
 MOST = 3
-"""The largest number of replaced parts of a model that are reported."""
+"""The largest number of reports about replaced parts of a model."""
 LORA_DEFAULTS = {"lora.rank": 8, "lora.alpha": 8.0, "lora.dropout": 0.0}
 UNSLOTH_DEFAULTS = {"lora.rank": 16, "lora.alpha": 16.0, "lora.dropout": 0.0}
 UNSLOTH_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
@@ -46,8 +46,8 @@ LIBRARIES = (
 
 
 def _leads_to(values: Iterable[object], own: set[Location]) -> bool | None:
-    """Whether a chain of values, from the last to the first, begins at the trained model, whose own calls are `own`.
-    False if it begins at another model; None if it begins at neither.
+    """Whether a chain of values, latest first, begins at the trained model, whose calls are `own` (True), at another
+    model (False), or at neither (None).
     """
     calls = (one for one in values if isinstance(one, Object))
     first = next((one for one in calls if one.location in own or one.last in LOADS), None)
@@ -59,7 +59,7 @@ def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine
     changes of the model that a spec cannot express.
     """
     adapter = entries.values.get("use_peft")
-    # the defaults below are LoRA's, so they are not set for other kinds of adapters
+    # the defaults below are LoRA's, and do not hold for other kinds of adapters
     if adapter is not None and "adapter.kind" not in entries.values:
         unsloth = model.unsloth_adapter is not None
         for path, value in (UNSLOTH_DEFAULTS if unsloth else LORA_DEFAULTS).items():
@@ -80,7 +80,7 @@ def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine
         draft.error(location.entry("parameters"), *LOOP)
     if not changed:
         _replaced(draft, own, model, machine)
-        # the second adapter, which this argument names, is the reference model
+        # this argument names a second adapter, which is the reference model
         referred = "ref_adapter_name" in entries.values
         calls = machine.calls[: _training_starts(trainer, machine)]
         _written(draft, own, model, [one for one in calls if one.last != "load_adapter" or not referred])
@@ -93,30 +93,30 @@ def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine
     if name is not None and isinstance(name.value, str) and name.value.endswith(QUANTIZED) and not replaced:
         draft.differs(
             "model_name",
-            "the script loads weights that are quantized already; the spec quantizes all layers of the original "
-            "weights, and Unsloth's own 4-bit weights keep some layers in 16 bits",
+            "the script loads quantized weights; the spec quantizes all layers of the original "
+            "weights, whereas Unsloth's own 4-bit weights keep some layers in 16 bits",
             entry("model_name", name),
         )
 
 
 def _steps(draft: Draft, model: Model) -> None:
-    """Report each call that gets the model before training, and that the importer does not read."""
+    """Report each call before training that gets the model and that the importer does not read."""
     for step in model.steps:
         found = step.location.entry(f"model.{step.last}")
         if step.last == "merge_and_unload" and model.continued is not None:
             draft.error(
                 evolve(entry(found.key, model.continued), line=found.line),
                 "the script merges this adapter into the model before it trains; a spec cannot change a saved model",
-                "merge it first, and name the merged model: `--model NAME`",
+                "merge the adapter first, and name the merged model: `--model NAME`",
             )
         else:
             draft.error(found, "the script passes the model to a function that xpc does not read",
-                        "leave it out if it changes no weights")  # fmt: skip
+                        "leave the call out if it changes no weights")  # fmt: skip
 
 
 def _of_reference(value: object, trainer: Object, machine: Machine) -> bool:
-    """Whether a value is a part of the reference model. A function of the script may load both models, on one line; so
-    the values are compared themselves, with those of the call that made the trainer.
+    """Whether a value is a part of the reference model. A function may load both models on the same line, so values are
+    compared with those in the trainer's call, not by location.
     """
     made = next((one for one in machine.calls if _is_at(one, trainer) and one.path == trainer.path), trainer)
     both = [program.argument(made, name) for name in ("ref_model", "model")]
@@ -127,25 +127,23 @@ def _of_reference(value: object, trainer: Object, machine: Machine) -> bool:
 LIBRARY = re.compile(
     r"(?:transformers\.(?:models|modeling\w*|trainer|Trainer)|trl|peft|torch\.nn|torch\.optim)(?:\.|$)"
 )
-"""Matches the names of modules and classes of libraries that determine what a model computes or what it learns. A
-script that replaces an attribute of one of them changes the training.
+"""Matches modules and classes of libraries that determine what a model computes or learns, so that replacing an
+attribute of them changes the training.
 """
 QUIET = (
     "config", "generation_config", "state_dict", "save_pretrained", "push_to_hub", "tokenizer", "grad", "use_cache",
     "gradient_checkpointing", "training", "print_trainable_parameters",
 )  # fmt: skip
-"""Attributes of a model or of its parts. Replacing one does not change what is learned, or is imported by another
+"""Attributes of a model or its parts whose replacement does not change the training, or is imported by another
 function.
 """
 CODE = Function | Bound | Class | Instance | Name | Object
-"""The types of values that can replace a part of a model. Assigning a number or a text, such as a flag, replaces no
-part.
-"""
+"""Types of values that can replace a part of a model; a number or a text, such as a flag, cannot."""
 
 
 def _replaced(draft: Draft, own: set[Location], model: Model, machine: Machine) -> None:
-    """Report each line by which the script replaces a part of the model, such as its attention, or a class or function
-    of a library that the model uses. Also report parts that the script freezes.
+    """Report each line that replaces a part of the model, such as its attention, or a library's class or function that
+    the model uses, and each line that freezes a part.
     """
     lines: dict[Location, tuple[str, str]] = {}
     for one in machine.replaced:
@@ -168,12 +166,15 @@ def _replaced(draft: Draft, own: set[Location], model: Model, machine: Machine) 
     for location, (name, flash) in list(lines.items())[:MOST]:
         found = location.entry(name)
         if flash:
-            draft.warn(found, f"the script computes the attention by `{flash}`, the run by the library's own kernel")
+            draft.warn(
+                found,
+                f"the script computes the attention by `{flash}`; the run computes it by the library's own kernel",
+            )
         elif name.endswith(("requires_grad", "requires_grad_")):
             draft.error(found, "the script freezes a part of the model", "`freeze` trains only some of the weights")
         else:
             draft.error(found, "the script replaces a part of the model; a spec trains the library's unchanged model",
-                        "leave it out if it computes the same")  # fmt: skip
+                        "leave this line out if the new part computes the same")  # fmt: skip
 
 
 WRITES = ("load_state_dict", "load_adapter", "add_adapter", "init_weights", "apply", "freeze")
@@ -182,7 +183,7 @@ DTYPE = re.compile(r"torch\.b?float\d*|torch\.half|torch\.double")
 
 
 def _training_starts(trainer: Object, machine: Machine) -> int:
-    """How many calls the script makes before it trains."""
+    """The number of calls before the script trains."""
     starts = (n for n, one in enumerate(machine.calls) if one.last == "train" and _is_at(one.receiver, trainer))
     return next(starts, len(machine.calls))
 
@@ -216,7 +217,7 @@ def _written(draft: Draft, own: set[Location], model: Model, calls: list[Object]
 
 
 def _way(value: object) -> str:
-    """The name of a function that computes the attention by another kernel with the same result. "" for any other
+    """The name of a function that computes attention by another kernel with the same result; "" for any other
     function.
     """
     name = value.name if isinstance(value, Function) else getattr(value, "path", "")
@@ -240,15 +241,15 @@ def _continued(draft: Draft, model: Model, trainer: Object, read: Callable[[str]
         return
     found = entry("adapter", given)
     if model.adapter is not None or _is_set(program.argument(trainer, "peft_config")):
-        why = ("the script loads an adapter and trains another one: TRL before 0.23 merges the first into the model, "
-               "and later versions refuse it")  # fmt: skip
-        draft.error(found, why, "merge it first, and name the merged model")
+        why = ("the script loads an adapter and trains another: TRL before 0.23 merges the loaded one into the model, "
+               "and later versions refuse this")  # fmt: skip
+        draft.error(found, why, "merge the loaded adapter first, and name the merged model")
         return
     trainable = loaded.keywords.get("is_trainable") if (loaded := model.continuing) is not None else None
     if trainable is None or trainable.value is not True:
         draft.error(
             found,
-            "PEFT loads an adapter frozen unless `is_trainable=True`, and the script trains nothing else",
+            "without `is_trainable=True`, PEFT freezes the loaded adapter, and the script trains nothing else",
             "write `is_trainable=True`, or `lora { from = ... }` in the spec",
         )
         return
@@ -257,8 +258,8 @@ def _continued(draft: Draft, model: Model, trainer: Object, read: Callable[[str]
     if isinstance(found.value, str) and read(f"{found.value}/adapter_config.json") is None:
         draft.warn(
             found,
-            "the adapter is not here, but `xpc check` needs its rank and its modules",
-            "copy its folder next to the spec",
+            "the adapter's folder does not exist here, but `xpc check` needs the rank and the modules in it",
+            "copy the folder next to the spec",
         )
 
 
@@ -280,12 +281,12 @@ def _reference(draft: Draft, model: Model, trainer: Object) -> None:
     elif same or (isinstance(given.value, Object) and given.value.last == "create_reference_model"):
         draft.note(found, "the reference is the model before training")
     else:
-        draft.error(found, "the reference is the model before training, and the script has another one")
+        draft.error(found, "the spec's reference is the model before training; the script has another reference")
 
 
 def _config(draft: Draft, model: Model) -> None:
     """Import the attributes that the script sets on `model.config`. An attribute that does not change the training has
-    no effect on the spec; any other attribute is an error.
+    no effect; any other attribute is an error.
     """
     for owner in model.seen:
         config = owner.attributes.get("config")
@@ -295,7 +296,7 @@ def _config(draft: Draft, model: Model) -> None:
                 continue
             found = entry(f"model.config.{key}", Argument(value, location))
             if key in HARMLESS:
-                draft.note(found, "it changes nothing in training")
+                draft.note(found, "it does not change the training")
             elif key == "eos_token_id" or isinstance(value, Object):
                 draft.note(found, "the tokenizer's token")
             else:
@@ -306,7 +307,7 @@ def _config(draft: Draft, model: Model) -> None:
 
 def _unread_calls(draft: Draft, model: Model, trainer: Object, machine: Machine) -> None:
     """Warn about calls of functions in modules that the importer does not read, if the model, the trainer or its
-    configuration is an argument. Such a function may change what is learned.
+    configuration is an argument: they may change what is learned.
     """
     own = {(one.path, one.location) for one in [*model.seen, trainer]}
     config = program.argument(trainer, "args")

@@ -19,9 +19,7 @@ from xpc.compiler.language.methods import METHODS
 
 KEYS = keys.load("python/keys.toml")
 OTHER_ADAPTERS = {"VeraConfig": "vera", "LoHaConfig": "loha", "MissConfig": "miss"}
-"""Maps each other configuration class of peft to xpc's name of the adapter: `VeraConfig` to `vera`. LoraConfig is
-imported separately.
-"""
+"""Maps peft's configuration classes, except LoraConfig, to xpc's name of the adapter: `VeraConfig` to `vera`."""
 QUANTIZED = ("-unsloth-bnb-4bit", "-bnb-4bit")
 """Endings of the names of repositories whose weights are already quantized."""
 HARMLESS = ("use_cache", "pretraining_tp", "torch_dtype", "pad_token_id", "bos_token_id", "dtype", "name_or_path")
@@ -31,13 +29,13 @@ ENCODERS = frozenset(
 )
 """Words that occur in the names of encoder models, such as `bert`."""
 UNSLOTH_LENGTH = 2048
-"""Unsloth's default for `max_seq_length`, in tokens. Unsloth also truncates rows to this length."""
+"""Unsloth's default for `max_seq_length`, to which it also truncates rows, in tokens."""
 
 
 def gather(entries: Entries, model: Model, trainer: Object) -> None:
     """Add the arguments of the model and of the adapter to the entries, under TRL's names.
 
-    Raises Unreadable if the model does not generate text. The reward model of a RewardTrainer is an exception.
+    Raises Unreadable if the model does not generate text, except for the reward model of a RewardTrainer.
     """
     loaded = model.loaded
     for unknown in model.unknown[:1]:
@@ -75,8 +73,8 @@ def gather(entries: Entries, model: Model, trainer: Object) -> None:
 
 
 def _init_kwargs(entries: Entries) -> Argument | None:
-    """The argument `model_init_kwargs` of the trainer's configuration, or None. The script passes it, or assigns it
-    later.
+    """The argument `model_init_kwargs` of the trainer's configuration, which the script passes or assigns later; None
+    if there is none.
     """
     config = entries.config
     entries.values.pop("model_init_kwargs", None)
@@ -89,14 +87,14 @@ def _init_kwargs(entries: Entries) -> Argument | None:
 
 
 VISION = ("ImageTextToText", "Vision2Seq", "FastVision", "Processor")
-"""Parts of the names of classes that load a model that reads images: `Vision2Seq` in `AutoModelForVision2Seq`."""
+"""Parts of the names of classes that load a vision-language model: `Vision2Seq` in `AutoModelForVision2Seq`."""
 
 
 def _head(loaded: Object, trainer: Object) -> None:
     head = next((one for one in HEADS if one in loaded.path), "")
     reward = trainer.last == "RewardTrainer" and head == "ForSequenceClassification"
     if any(one in loaded.path for one in VISION):
-        why = "it trains a vision model with its vision tower, which a run of a spec freezes"
+        why = "it trains a vision-language model with its vision tower, which a run of a spec freezes"
         raise Unreadable(why, loaded.location.line, OTHER_TRAINER)
     if head and not reward:
         raise Unreadable(
@@ -124,9 +122,7 @@ def is_unsloth(loaded: Object) -> bool:
 
 
 def _block(entries: Entries, block: str, call: Object) -> None:
-    """Add the keyword arguments of a call under TRL's names. The section `block` of the key table python/keys.toml has
-    these names.
-    """
+    """Add the keyword arguments of a call under TRL's names, which are in the section `block` of python/keys.toml."""
     assigned = {
         name: Argument(one, call.locations[name])
         for name, one in call.attributes.items()
@@ -177,10 +173,12 @@ def _quantization(entries: Entries, loaded: Object | None, owners: Iterable[Argu
         if on is not None and on.value is True and "bnb_4bit_quant_type" not in value.keywords:
             entries.add("bnb_4bit_quant_type", Argument("fp4", value.location))  # fp4 is transformers' default
     elif isinstance(value, Object) and value.last == "Mxfp4Config" and _dequantizes(value):
-        pass  # the weights are loaded as in a model that is not quantized
+        pass  # the weights are dequantized while loading
     else:
         unknown = (
-            value if isinstance(value, Unknown) else Unknown("this form of quantization is not read", given.location)
+            value
+            if isinstance(value, Unknown)
+            else Unknown("the import does not read this kind of quantization", given.location)
         )
         entries.problem("quantization_config", unknown, "how the model is quantized", given.location)
 
@@ -243,9 +241,11 @@ def _adapter(entries: Entries, model: Model, trainer: Object) -> None:
         entries.add("adapter.kind", Argument(kind, value.location))
         _block(entries, kind, value)
     elif isinstance(value, Object) and value.last == "BoneConfig":
-        entries.problem("peft_config", None, "peft replaced Bone by MiSS: `MissConfig` is read", given.location)
+        entries.problem(
+            "peft_config", None, "peft replaced Bone by MiSS: the import reads only `MissConfig`", given.location
+        )
     elif not isinstance(given.value, Unknown):
-        entries.problem("peft_config", None, "these adapters are not read", given.location)
+        entries.problem("peft_config", None, "the import does not read this kind of adapter", given.location)
 
 
 def _checkpointing(entries: Entries, model: Model) -> None:
@@ -272,8 +272,8 @@ checkpoint.
 
 
 def loaded_dtype(draft: Draft, entries: Entries, model: Model) -> None:
-    """Warn about a `from_pretrained` without a dtype. Its dtype depends on the version of transformers: version 4 loads
-    weights in fp32, and version 5 in the dtype of the checkpoint.
+    """Warn about a `from_pretrained` without a dtype, because transformers 4 loads weights in fp32, and transformers 5
+    in the dtype of the checkpoint.
     """
     order = versions.numbers()
     modern = bool(draft.fitting) and order.index(draft.fitting[-1]) >= order.index(MODERN)
@@ -297,7 +297,7 @@ def quantization_kind(draft: Draft, entries: Entries) -> None:
 
 
 def compute_dtype(draft: Draft, entries: Entries, stated: Entry | None) -> None:
-    """Report a difference if the dtype in which the script's quantized layers compute (`stated`) is not the spec's
+    """Report a difference if the script's quantized layers compute in another dtype (`stated`) than the spec's
     precision.
     """
     four, kind = entries.values.get("load_in_4bit"), entries.values.get("bnb_4bit_quant_type")
@@ -308,7 +308,7 @@ def compute_dtype(draft: Draft, entries: Entries, stated: Entry | None) -> None:
     if precision is not None and precision.text == wanted:
         draft.note(stated, "a bundle does the same")
         return
-    draft.note(stated, "quantized layers compute in the precision of the spec")
+    draft.note(stated, "in the spec, quantized layers compute in the precision of the run")
     draft.differs(
         "bnb_4bit_compute_dtype",
         f"the script computes quantized layers in {wanted or 'another type'}"

@@ -61,17 +61,17 @@ class Model:
     unknown: list[Unknown] = field(factory=list)
     steps: list[Object] = field(factory=list)
     seen: list[Object] = field(factory=list)
-    """The states of the model before the trainer is created: first the result of the call that loads it, then the
-    result of each call that wraps or changes it.
+    """The model's states before the trainer is created: the result of the call that loads it, and then of each call
+    that wraps or changes it.
     """
 
 
 def trainer_of(machine: Machine, found: list[Object], pick: int | None = None, partial: bool = False) -> Object:
-    """Choose the trainer to import. If `pick` is given, it is the trainer with this number. Otherwise, it is the only
-    trainer or, if `partial` is true, the first one.
+    """Choose the trainer to import. `pick` is its number; without it, the only trainer is chosen or, with `partial`,
+    the first one.
 
-    Raises Unreadable if the script has no trainer, or several trainers of which none is chosen, or a kind of training
-    that xpc does not have.
+    Raises Unreadable if there is no trainer, if there are several and none is chosen, or if xpc does not have this kind
+    of training.
     """
     if len(found) > 1:
         if pick is not None and 0 < pick <= len(found):
@@ -92,7 +92,7 @@ def trainer_of(machine: Machine, found: list[Object], pick: int | None = None, p
     if parsers and machine.command is None:
         raise Unreadable(FROM_COMMAND_LINE, parsers[0].location.line)
     loop = next((one for one in machine.calls if one.last in ("backward", "DataLoader")), None)
-    own = "it has a training loop of its own" if loop is not None else "it constructs no trainer of TRL or transformers"
+    own = "it has its own training loop" if loop is not None else "it constructs no trainer of TRL or transformers"
     raise Unreadable(
         f"{own}: only scripts with a trainer of TRL or transformers (such as SFTTrainer) can be imported",
         0 if loop is None else loop.location.line,
@@ -110,8 +110,8 @@ def responses_only(machine: Machine, trainer: Object) -> Object | None:
 
 
 def argument(trainer: Object, name: str) -> Argument | None:
-    """The trainer's argument `name`, or None if it is missing. A script can pass an argument by its name or its
-    position, or assign it later.
+    """The trainer's argument `name`, or None if it is missing. The script may pass it by name or position, or assign it
+    later.
     """
     if name in trainer.attributes and (name in trainer.locations or not isinstance(trainer.attributes[name], Object)):
         return Argument(trainer.attributes[name], trainer.locations.get(name, trainer.location))
@@ -120,8 +120,8 @@ def argument(trainer: Object, name: str) -> Argument | None:
 
 
 def revealed(value: object) -> object:
-    """The known value from which an unknown value was computed. If only one branch of a condition changes a
-    configuration, for example, it is the configuration before the change. A known value is returned unchanged.
+    """The known value from which an unknown value was computed, such as the configuration before a change in only one
+    branch of a condition. A known value is returned unchanged.
     """
     found = (one for one in ancestors(value) if not isinstance(one, Unknown) or one.hidden is None)
     return next(found, value)
@@ -199,8 +199,8 @@ DTYPES = {"half": "float16", "bfloat16": "bfloat16", "float": "float32"}
 
 
 def _other_step(out: Model, value: Object, first: object) -> object:
-    """Record a call that gets the model and returns it, such as `prepare(model)`. It is recorded if it changes the
-    model's dtype, or if xpc does not know it. Returns the model that the call gets.
+    """Record a call that gets and returns the model, such as `prepare(model)`, if it changes the dtype or is unknown to
+    xpc. Returns the model that the call gets.
     """
     if value.path.endswith("[]"):
         return value.receiver

@@ -54,25 +54,23 @@ LIFE = (
     "_save_checkpoint", "create_model_card", "store_metrics", "log_metrics", "save_metrics", "__post_init__",
     "get_eval_dataloader", "get_test_dataloader", "evaluation_loop", "predict", "_get_eval_sampler",
 )  # fmt: skip
-"""Methods of a trainer that concern only logging, evaluating and saving. A script may override them without changing
-what is learned.
-"""
-IDENTITY = re.compile("TOKEN|KEY|SECRET|RANK|WORLD_SIZE|WANDB|MLFLOW|SWANLAB|CLEARML|HF_|CUDA|MASTER_")
-"""Matches the names of environment variables that concern accounts, trackers and launchers, and do not change what is
+"""Methods of a trainer for logging, evaluating and saving, which a script may override without changing what is
 learned.
 """
+IDENTITY = re.compile("TOKEN|KEY|SECRET|RANK|WORLD_SIZE|WANDB|MLFLOW|SWANLAB|CLEARML|HF_|CUDA|MASTER_")
+"""Matches environment variables for accounts, trackers and launchers, which do not change what is learned."""
 TESTS_LENGTH = re.compile(r"[\"']max_seq_length[\"'] in \b")
 """Matches a script's test of whether the installed version of TRL has the argument `max_seq_length`."""
 UNREAD = (
     "run_name", "logging_dir", "output_dir", "hub_model_id", "hub_token", "report_to", "dataset_num_proc",
     "local_rank", "dataloader_num_workers", "project", "trackio_space_id",
 )  # fmt: skip
-"""Arguments that do not affect what is learned. An unknown value of such an argument gives a warning, not an error."""
+"""Arguments that do not affect what is learned, so that an unknown value is only a warning."""
 
 
 def python(text: str, file: str, overrides: Overrides) -> Draft:
-    """Convert a script or a notebook to a draft of the spec. If the file is a module that starts no run, a script near
-    it that calls the module is converted instead. Raises Unreadable if nothing can be imported.
+    """Convert a script or a notebook to a draft of the spec. If the file is a module that starts no run, convert a
+    nearby script that calls it. Raises Unreadable if nothing can be imported.
     """
     try:
         return _script(text, file, overrides)
@@ -86,8 +84,8 @@ def python(text: str, file: str, overrides: Overrides) -> Draft:
 
 
 def _script(text: str, file: str, overrides: Overrides) -> Draft:
-    """Convert a file. If the file is a module in which no code starts the training, convert a script that calls the
-    module. Raises Unreadable.
+    """Convert a file. If no code in the file starts the training, convert a script that imports the file as a module
+    and calls it. Raises Unreadable.
     """
     draft, machine = _draft(text, file, overrides, {})
     if machine.not_called:
@@ -98,8 +96,8 @@ def _script(text: str, file: str, overrides: Overrides) -> Draft:
 
 
 def _completed(draft: Draft, machine: Machine, text: str, file: str, overrides: Overrides) -> Draft:
-    """Complete the draft with `--partial`. Required arguments are taken from documented commands, and an outcome is
-    assumed for each condition that is not decided.
+    """With `--partial`, complete the draft: take required arguments from documented commands, and assume an outcome for
+    each condition whose outcome is unknown.
     """
     taken: dict[str, Entry] = {}
     for _ in range(3):
@@ -145,8 +143,8 @@ def _by_caller(file: str, overrides: Overrides) -> Draft | None:
 
 
 def _decided(draft: Draft, machine: Machine, text: str, file: str, overrides: Overrides) -> tuple[Draft, Machine]:
-    """Interpret a script again and again, each time with assumed outcomes of further conditions, until no error depends
-    on a condition with an unknown outcome.
+    """Interpret a script repeatedly, assuming the outcomes of further conditions each time, until no error depends on
+    an unknown outcome.
     """
     for _ in range(conditions.PASSES):
         found = conditions.deciding(draft, machine)
@@ -161,8 +159,8 @@ def _decided(draft: Draft, machine: Machine, text: str, file: str, overrides: Ov
 
 
 def _draft(text: str, file: str, overrides: Overrides, assumed: Mapping[Location, bool]) -> tuple[Draft, Machine]:
-    """Interpret a script, and convert the training that it starts. Returns a pair: the draft, and the machine that
-    interpreted the script. Raises Unreadable.
+    """Interpret a script, and convert the training that it starts. Returns the draft, and the machine that interpreted
+    the script. Raises Unreadable.
     """
     found, broken = parts(text, file)
     machine = _interpreted(found, overrides, assumed)
@@ -184,7 +182,7 @@ def _draft(text: str, file: str, overrides: Overrides, assumed: Mapping[Location
     if model.loaded is not None and models.is_unsloth(model.loaded):
         unsloth.write(entries, draft, trainer, machine.packages)
     for cell in broken:
-        draft.warn(None, f"{cell} is not Python, and is not read")
+        draft.warn(None, f"{cell} is not Python, so the import ignores it")
     tokenizers.write(draft, model, trainer)
     model_changes.write(draft, entries, model, trainer, machine)
     _own_trainer(draft, trainer)
@@ -193,7 +191,7 @@ def _draft(text: str, file: str, overrides: Overrides, assumed: Mapping[Location
     data = corpus.write(draft, machine, trainer, entries, overrides.prompt)
     masks = "assistant_only_loss" in draft.stack.fields(draft.stack.config(draft.method))
     if draft.has("method.assistant_only") and not masks and overrides.target is None:
-        # the spec needs the default stack, because only this stack has `assistant_only_loss`
+        # the spec needs the default stack, the only one with `assistant_only_loss`
         draft.stack = load(stacks.DEFAULT)
     rewards.write(draft, machine, trainer, entries, overrides, data)
     _callbacks(draft, trainer)
@@ -201,7 +199,7 @@ def _draft(text: str, file: str, overrides: Overrides, assumed: Mapping[Location
     models.loaded_dtype(draft, entries, model)
     _assumptions(draft, machine, entries, overrides)
     if len(trainers) > 1 and overrides.pick is None:
-        why = f"the script trains {len(trainers)} times ({runs.listed(trainers)}), and the spec is its first training"
+        why = f"the script trains {len(trainers)} times ({runs.listed(trainers)}); the spec is the first training"
         draft.error(trainer.location.entry(trainer.last), why, "`--pick N` chooses one")
     return draft, machine
 
@@ -242,7 +240,7 @@ def _assumptions(draft: Draft, machine: Machine, entries: Entries, overrides: Ov
     for location in machine.command_line[:1]:
         draft.warn(
             location.entry("command line"),
-            "arguments of the script's command line have their defaults; a launch can give others",
+            "the spec has the defaults of the script's command line, which a launch can override",
         )
     visible = machine.environment.get("CUDA_VISIBLE_DEVICES")
     count = len(visible.value.split(",")) if visible is not None and isinstance(visible.value, str) else 0
@@ -257,7 +255,7 @@ def _assumptions(draft: Draft, machine: Machine, entries: Entries, overrides: Ov
         draft.warn(location.entry("try"), why)
     for location in list(dict.fromkeys(machine.text_only))[:3]:
         condition = " ".join(machine.conditions[location].split())[:100]
-        draft.warn(location.entry(condition), "the import assumes that the model reads text and no images")
+        draft.warn(location.entry(condition), "the import assumes that the model reads only text")
     if not draft.has("batch.seq") and any(map(TESTS_LENGTH.search, machine.texts.values())):
         draft.warn(None, "the script passes `max_seq_length` only to versions of TRL that have it; the import assumes "
                    "the newest version, and the spec does not state it", "`batch { seq = N }` states it")  # fmt: skip
@@ -269,15 +267,13 @@ def _assumptions(draft: Draft, machine: Machine, entries: Entries, overrides: Ov
     for each in machine.defaulted:
         draft.error(
             each.location.entry(each.name),
-            f"nothing in the script passes this parameter; the spec has the defaults of its class `{each.kind}`",
+            f"no call in the script passes this parameter; the spec has the defaults of its class `{each.kind}`",
             "import the script that calls this function",
         )
 
 
 def _unset(draft: Draft, machine: Machine, entries: Entries) -> None:
-    """Warn if arguments or conditions depend on environment variables that are not set. The importer assumes that such
-    a variable is empty.
-    """
+    """Warn if arguments or conditions depend on unset environment variables, which the importer assumes to be empty."""
     for one, why in entries.unset:
         draft.warn(one, f"{why}; the import assumes that this value is empty")
     names = [(why, location) for why, location in machine.unset.items() if not IDENTITY.search(why)]
@@ -286,8 +282,8 @@ def _unset(draft: Draft, machine: Machine, entries: Entries) -> None:
 
 
 def _own_trainer(draft: Draft, trainer: Object) -> None:
-    """Report an error for each method of the trainer that the script overrides. Methods that concern only logging and
-    saving are allowed.
+    """Report an error for each method of the trainer that the script overrides, except methods for logging, evaluating
+    and saving.
     """
     kind = trainer.attributes.get("<class>")
     if not isinstance(kind, Class):
@@ -317,7 +313,9 @@ def _callbacks(draft: Draft, trainer: Object) -> None:
         if resumed is not None and isinstance(resumed.value, str):
             found = resumed.location.entry("resume_from_checkpoint", resumed.value)
             draft.note(found, "the run resumes from its own folder")
-            draft.warn(found, "the script resumes from this checkpoint, and a run of the spec only from its own folder")
+            draft.warn(
+                found, "the script resumes from this checkpoint; a run of the spec resumes only from its own folder"
+            )
     given = program.argument(trainer, "callbacks")
     added = [one.positional[0] for one in trainer.calls if one.last == "add_callback" and one.positional]
     values: list[Argument] = list(added)
@@ -346,12 +344,12 @@ def _callbacks(draft: Draft, trainer: Object) -> None:
 
 
 def _settle(draft: Draft, entries: Entries) -> None:
-    """Report arguments whose values are unknown. Then report the arguments that the importer of TRL's keys does not
-    read: each of them becomes a comment of the spec, an error, or a key without effect.
+    """Report arguments with unknown values. Then report each argument that the importer of TRL's keys does not read as
+    a comment of the spec, an error, or a key without effect.
     """
     for one, why in entries.problems:
         if one.key.rpartition(".")[2] in UNREAD:
-            draft.warn(one, f"its value is not known ({why}), and changes nothing that is learned")
+            draft.warn(one, f"its value is not known ({why}), but does not change what is learned")
             draft.note(one, why)
         else:
             draft.error(one, why)

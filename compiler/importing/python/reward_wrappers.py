@@ -1,9 +1,8 @@
 """Write wrappers for the reward functions of a script into the file of the reward functions.
 
-In a run, reward functions get only the columns of the data. If a script computes further columns for its reward
-functions, `--rewards FILE` writes a wrapper to FILE that computes these columns and passes them to the reward
-functions. There is a second kind of wrapper, for a function of the script that returns a reward function, such as
-`make_reward(0.5)`: it calls the returned function.
+In a run, reward functions get only the columns of the data. If a script computes further columns for them, `--rewards
+FILE` writes a wrapper to FILE that computes these columns and passes them on. A second kind of wrapper calls the reward
+function that a function of the script returns, such as `make_reward(0.5)`.
 """
 
 from __future__ import annotations
@@ -34,8 +33,11 @@ def _with_columns(reward):
 '''
 
 
-IN_THE_SCRIPT = ("only the script computes this", "`--rewards FILE` writes the functions to a file next to the spec")
-"""The reason and the help text of the error for functions that only `--rewards` copies."""
+IN_THE_SCRIPT = (
+    "only the script's code computes this",
+    "`--rewards FILE` writes the functions to a file next to the spec",
+)
+"""The reason and the help of the error for code that only `--rewards` copies."""
 
 
 def write(
@@ -43,10 +45,9 @@ def write(
 ) -> tuple[str, set[str]]:
     """Write the source of a Python wrapper that computes columns for reward functions.
 
-    Returns a pair: the source, and the names of the script that this source uses. The pair is ("", set()) if there is
-    no column to compute. A column that the wrapper cannot compute is an error. `parts` maps the names at the script's
-    top level to their files. With `in_script`, nothing is written, and each column that a wrapper could compute is an
-    error that `--rewards` removes.
+    Returns the source, and the names of the script that it uses; ("", set()) if there is no column to compute. A column
+    that the wrapper cannot compute is an error. `parts` maps the names at the script's top level to their files. With
+    `in_script`, nothing is written, and each column that a wrapper could compute is an error that `--rewards` removes.
     """
     made: list[str] = []
     names: set[str] = set()
@@ -73,17 +74,17 @@ def refuse(draft: Draft, key: str, value: object, location: Entry) -> None:
     if isinstance(value, Column):
         why = f"reward functions get it as `{value.name}`, the name in the data"
     elif isinstance(value, str | int | float):
-        why = f"all rows have the same value, {str(value)[:40]!r}, and reward functions do not get it"
+        why = f"all rows have the value {str(value)[:40]!r}, which reward functions do not get"
     else:
-        why = "the script computes it, and reward functions get the columns as they are in the data"
+        why = "the script computes it; in a run, reward functions get the unchanged columns of the data"
     draft.error(location, f"the column `{key}`: {why}", "compute it in the reward function")
 
 
 def _expression(
     key: str, value: object, data: Data | None, draft: Draft, parts: dict[str, str]
 ) -> tuple[str, set[str]] | None:
-    """Write Python code that computes the column `key` from a row, such as `row["answer"]`. Returns a pair: the code,
-    and the names of the script that the code uses. None if the column cannot be computed by a single expression.
+    """Write Python code that computes the column `key` from a row, such as `row["answer"]`. Returns the code, and the
+    names of the script that it uses; None if a single expression cannot compute the column.
     """
     requested = draft.settings.get("data.prompt")
     prompt = requested.text.strip('"') if requested is not None else "prompt"
@@ -104,7 +105,7 @@ def _expression(
             used.add(one.id)
     columns = [one.value for one in ast.walk(node) if isinstance(one, ast.Constant)]
     if prompt in columns or key == prompt:
-        # a run passes the finished prompt and not the columns from which it was made, so a wrapper cannot compute this
+        # a run passes only the finished prompt, not the columns in it, so a wrapper cannot compute this
         return None
     return f"(lambda {row}: {ast.unparse(node)})(row)", used & set(parts)
 
@@ -157,8 +158,8 @@ def name_of(value: object, taken: list[str]) -> str:
 
 
 def parameters(value: object) -> ast.arguments:
-    """The parameters of a reward function that get their values from a trainer, without annotations. `self` is not
-    among them, nor are parameters whose values `functools.partial` sets.
+    """The parameters of a reward function that a trainer passes, without annotations: not `self`, and no parameters
+    that `functools.partial` sets.
     """
     inner = called(value)
     assert inner is not None
@@ -182,8 +183,7 @@ def parameters(value: object) -> ast.arguments:
 
 def factory(value: object, statements: list[tuple[str, ast.stmt]]) -> ast.FunctionDef | None:
     """The top-level function of the script that defines this reward function and returns it, such as `make_reward`.
-    None if the reward function was made in another way. The file of the reward functions calls the top-level function.
-    Therefore the top-level function must do nothing else, such as training.
+    None if there is none. It must do nothing else, such as training, because the file of the reward functions calls it.
     """
     if not isinstance(value, Function) or len(value.scopes) != 2 or isinstance(value.node, ast.Lambda):
         return None
@@ -229,9 +229,9 @@ def _constant(value: object) -> bool:
 
 
 def forwarding(name: str, value: Function, made: str, columns: bool) -> str:
-    """The source of a function that calls a reward function of the script. A call in the script, such as
-    `make_reward(0.5)`, has returned this reward function. The new function has the same parameters, and passes their
-    values on. If `columns` is true, it also passes on the columns that the script computes.
+    """The source of a function that calls the reward function which a call in the script, such as `make_reward(0.5)`,
+    has returned. It has the parameters of the reward function, and passes their values on; with `columns`, also the
+    columns that the script computes.
     """
     given = parameters(value)
     passed = [f"{one.arg}={one.arg}" for one in [*given.args, *given.kwonlyargs]]
@@ -244,8 +244,8 @@ def forwarding(name: str, value: Function, made: str, columns: bool) -> str:
 
 
 def of_trl(draft: Draft, value: object, weight: float | None) -> Weighted | None:
-    """The reward function of TRL that a value stands for: the script names the function, or makes it by a call with
-    constants. None for any other value.
+    """The reward function of TRL that a value represents: the script names it, or creates it by a call with constants.
+    None for any other value.
     """
     if isinstance(value, Name) and value.path.startswith("trl.rewards.") and value.last not in reward_functions.MAKING:
         return reward_functions.weighted(draft, value.last, weight)

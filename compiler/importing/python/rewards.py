@@ -80,7 +80,7 @@ def _weights(draft: Draft, entry: Entry | None, count: int) -> list[float | None
     """The weights of `count` reward functions. If the script states no weights, each of them is None."""
     numbers = [] if entry is None or entry.empty else [number(one) for one in entry.items]
     if entry is not None and numbers and (len(numbers) != count or None in numbers):
-        draft.error(entry, f"there are {count} reward functions and {len(numbers)} weights")
+        draft.error(entry, f"there are {count} reward functions but {len(numbers)} weights")
         numbers = []
     return [*numbers] or [None] * count
 
@@ -102,8 +102,8 @@ def _found(draft: Draft, machine: Machine, values: list[object], weights: list[f
             name = reward_wrappers.name_of(value, [one.name for one in out.weighted])
             out.made.append((name, value))
         elif not (isinstance(value, Name) and name and overrides.rewards is not None and _defined(overrides, name)):
-            why = value.why if isinstance(value, Unknown) else "it is not a function at the top of the script"
-            how = "define the reward as a function in the reward file"
+            why = value.why if isinstance(value, Unknown) else "it is not a function at the top level of the script"
+            how = "define the reward as a function in the file of the reward functions"
             draft.error(location.entry("reward_funcs", name or None), why, how)
             continue
         out.weighted.append(Weighted(name, weight, file, name))
@@ -116,9 +116,9 @@ def _factory(machine: Machine, value: object) -> ast.FunctionDef | None:
 
 
 def _made(machine: Machine, value: object, overrides: Overrides) -> bool:
-    """Whether the spec can name a reward function that the script makes at run time. Without `--rewards` it can,
-    because the import writes a stub with the name. With `--rewards` it can in two cases: the given file defines the
-    reward function, or the function that makes it can be called from there.
+    """Whether the spec can name a reward function that the script creates at run time. Without `--rewards`, it can,
+    because the import writes a stub. With `--rewards`, the given file must define the reward function, or be able to
+    call the function that creates it.
     """
     if reward_wrappers.called(value) is None:
         return False
@@ -129,8 +129,8 @@ def _made(machine: Machine, value: object, overrides: Overrides) -> bool:
 
 
 def _called(draft: Draft, trainer: Object, overrides: Overrides, file: str) -> list[tuple[str, str]]:
-    """Set `method.tools` and `method.environment` from the arguments of a script's trainer. Returns the functions and
-    classes that must be copied from the script, each as the file and the name.
+    """Set `method.tools` and `method.environment` from the arguments of a script's trainer. Returns (file, name) of
+    each function and class that must be copied from the script.
     """
     out: list[tuple[str, str]] = []
     for argument, path in (("tools", "method.tools"), ("environment_factory", "method.environment")):
@@ -144,8 +144,14 @@ def _called(draft: Draft, trainer: Object, overrides: Overrides, file: str) -> l
             label = value.location.file if isinstance(value, Class) else getattr(value, "label", "")
             at_top = isinstance(value, Class) or (isinstance(value, Function) and len(value.scopes) == 1)
             if not name or not (at_top or (isinstance(value, Name) and _defined(overrides, name))):
-                why = value.why if isinstance(value, Unknown) else "it is no function or class at the top of the script"
-                draft.error(location, why, "define it at the top level of the script or of the reward file")
+                why = (
+                    value.why
+                    if isinstance(value, Unknown)
+                    else "it is no function or class at the top level of the script"
+                )
+                draft.error(
+                    location, why, "define it at the top level of the script or of the file of the reward functions"
+                )
                 continue
             if not _defined(overrides, name):
                 out.append((label, name))
@@ -193,8 +199,8 @@ def _parts(machine: Machine, labels: Sequence[str], data: Data | None) -> dict[s
 def _copy(draft: Draft, machine: Machine, own: list[Function], made: list[tuple[str, object]], file: str,
           data: Data | None, called: list[tuple[str, str]]) -> None:  # fmt: skip
     """Write the source of reward functions (`own`) to a file, with the imports, constants and functions that they use.
-    For a reward function that a call of the script returns (`made`), the file gets a new function. `called` has a
-    (file, name) pair for each tool and environment that must be copied, too.
+    A reward function that a call of the script returns (`made`) becomes a new function in the file. `called` has (file,
+    name) of each tool and environment to copy.
     """
     wrappers = [(name, value, by) for name, value in made
                 if isinstance(value, Function) and (by := _factory(machine, value)) is not None]  # fmt: skip
@@ -219,8 +225,8 @@ def _copy(draft: Draft, machine: Machine, own: list[Function], made: list[tuple[
 
 def _changed_globals(draft: Draft, machine: Machine, label: str, copied: set[str]) -> None:
     """Report a global variable that the reward functions read and that another function of the script sets (`global
-    categories`). In the file of the reward functions, the variable keeps its value from before the call of this
-    function. Nothing is reported if this function was copied to the file, too.
+    categories`). In the file of the reward functions, the variable would keep its first value, unless this function is
+    copied, too.
     """
     called = {one.node.name for one in machine.functions if one.called and isinstance(one.node, ast.FunctionDef)}
     for where, node in _statements(machine, label):
@@ -295,8 +301,8 @@ def _needed(draft: Draft, machine: Machine, label: str, names: list[str]) -> str
     if missing:
         draft.warn(
             Entry("reward_funcs", None, label, 0),
-            f"the rewards use {', '.join(f'`{one}`' for one in sorted(missing)[:6])}, which their file does not set",
-            "write it in the file of the rewards",
+            f"the rewards use {', '.join(f'`{one}`' for one in sorted(missing)[:6])}, which are not in their file",
+            "define them in this file",
         )
     out: list[str] = []
     for n in sorted(chosen):
@@ -307,7 +313,7 @@ def _needed(draft: Draft, machine: Machine, label: str, names: list[str]) -> str
             draft.warn(
                 Entry("reward_funcs", module, where, node.lineno),
                 f"the rewards import `{'.' * getattr(node, 'level', 0)}{module}`, a module of the script's repository",
-                "copy the imported code that the rewards use into the file of the rewards",
+                "copy the imported code that they use into the file of the reward functions",
             )
         start = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", []))])
         lines = machine.texts[where].split("\n")[start - 1 : node.end_lineno]
@@ -318,7 +324,7 @@ def _needed(draft: Draft, machine: Machine, label: str, names: list[str]) -> str
 
 
 def _defines(node: ast.stmt) -> list[str]:
-    """The names that a statement at the top of a script defines."""
+    """The names that a statement at the top level of a script defines."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return [node.name]
     if isinstance(node, ast.Import | ast.ImportFrom):
@@ -338,5 +344,5 @@ def _heavy(draft: Draft, label: str, node: ast.stmt, names: set[str]) -> None:
     if loads or calls:
         draft.warn(
             Entry("reward_funcs", None, label, node.lineno),
-            "the rewards use a value that is loaded when their file is imported",
+            "the reward functions use a value that is loaded whenever their file is imported",
         )

@@ -1,4 +1,4 @@
-"""The class `Shape`: the row format of a script's dataset while `shapes.py` derives it and writes it to the draft."""
+"""The class `Shape`: the row format of a script's dataset, which `shapes.py` derives and writes to the draft."""
 
 from __future__ import annotations
 
@@ -38,12 +38,14 @@ class Shape:
     def refuse(self, key: str, why: str = "") -> None:
         """Report an error for a column that a spec cannot express."""
         value = self.data.columns.get(key)
-        reason = why or (value.why if isinstance(value, Unknown) else "a spec cannot say how the script makes it")
+        reason = why or (
+            value.why if isinstance(value, Unknown) else "a spec cannot express how the script computes it"
+        )
         self.draft.error(self.entry(key), f"the column `{key}`: {reason}", ONCE)
 
     def template(self, prompt: Prompt, key: str) -> str | None:
-        """Set `prompt_template` if the prompt is not just one column. Returns the name of the column that the spec
-        states as the prompt; None if the prompt contains no column.
+        """Set `prompt_template` unless the prompt is a single column. Returns the column that the spec names as the
+        prompt; None if the prompt contains no column.
         """
         if prompt.column:
             return prompt.column
@@ -55,7 +57,7 @@ class Shape:
         return name or None
 
     def pair(self, prompt: str, answer: str, key: str) -> None:
-        """Set the format of rows with a prompt and its answer. The column `key` of the script contains the answer."""
+        """Set the format of rows with a prompt and its answer, which is the script's column `key`."""
         self.columns = (prompt, answer)
         self.draft.put("data.format", "prompt_completion", self.entry(key, answer))
 
@@ -80,7 +82,7 @@ class Shape:
         if ended or self.data.ended or not (self.plain or old):
             return
         trainer = "the script" if self.plain else f"{old}, for which the script may be written,"
-        why = f"{trainer} adds no eos token to these texts; a run of the spec trains on one at the end of each row"
+        why = f"{trainer} adds no eos token to these texts; a run of the spec trains on an eos token after each row"
         self.draft.differs(key, why, self.entry(key))
 
     def turns(self, turns: Turns, key: str) -> None:

@@ -1,4 +1,4 @@
-"""Describe the texts and conversations that a script builds of the columns of its rows: as a column, as a prompt with
+"""Describe the texts and conversations that a script builds from the columns of its rows: as a column, as a prompt with
 an answer, or as a template.
 """
 
@@ -64,8 +64,8 @@ class MappedColumns:
     length: Argument | None = None
     """The argument `max_length` of the tokenizer's call, if the call truncates the text."""
     end: str = ""
-    """If the script itself builds rows of tokens: the name of the token that it appends to an answer, such as
-    `eos_token_id`, or `nothing`.
+    """For rows of tokens that the script builds itself: the token that it appends to an answer, such as `eos_token_id`,
+    or `nothing`.
     """
     ended: bool = False
     """Whether the text of each row ends with the tokenizer's end token."""
@@ -90,8 +90,8 @@ def formatted(machine: Machine, function: object, before: dict[str, object]) -> 
 
 
 def row_of(columns: Mapping[str, object], batched: bool) -> Row:
-    """The argument of a function that `map` calls: one row, which stands for all rows. With `batched`, it is a batch of
-    this one row.
+    """The argument of a function that `map` calls: one row, which represents all rows; with `batched`, a batch of this
+    row.
     """
     if not batched:
         return Row(False, dict(columns))
@@ -100,8 +100,8 @@ def row_of(columns: Mapping[str, object], batched: bool) -> Row:
 
 
 def single(value: object, batched: bool) -> object:
-    """The value of a function for one row. If the function gets batches (`batched`), its value is a list with one item,
-    and the result is this item.
+    """The value of a function for one row. A function of batches (`batched`) returns a list with one item, which is the
+    result.
     """
     if batched and isinstance(value, list) and len(value) == 1:
         value = value[0]
@@ -155,7 +155,7 @@ def prompt_of(value: object) -> Prompt | None:
 
 
 FIRST = ("<bos>", "<s>", "<|begin_of_text|>", "<|startoftext|>")
-"""First tokens that chat templates write. A script removes this token if its trainer adds it again."""
+"""First tokens of chat templates, which a script removes if its trainer adds them again."""
 
 
 def rendered(value: object) -> Object | None:
@@ -170,12 +170,12 @@ def rendered(value: object) -> Object | None:
 
 
 def columns_of(value: object) -> set[str]:
-    """The names of the columns of which a string is built."""
+    """The names of the columns from which a string is built."""
     return {one.name for one in columns_in(value)}
 
 
 def columns_in(value: object) -> list[Column]:
-    """The columns of which a string is built."""
+    """The columns from which a string is built."""
     return [one for one in _inside(value) if isinstance(one, Column)]
 
 
@@ -202,15 +202,14 @@ ENDS = re.compile(rf"\s*(?:(?:{'|'.join(map(re.escape, END_TOKENS))})\s*)+")
 
 
 def divided(value: object) -> tuple[Prompt, str, bool | str] | None:
-    """Split a string whose last part is a column, perhaps followed by an end marker. An example is a prompt followed by
-    the answer and the eos token. Returns three values: the prompt, the name of the column, and the end marker. The
-    marker is True for the tokenizer's eos token, a string for a token or white space that the script writes literally,
-    and False if nothing follows the column. None for any other string.
+    """Split a string that ends with a column and perhaps an end marker, such as a prompt, the answer and the eos token.
+    Returns the prompt, the name of the column, and the end marker: True for the tokenizer's eos token, a string for a
+    literal token or white space, False for nothing. None for any other string.
     """
     if isinstance(value, Choice):
         full, empty = divided(value.full), divided(value.empty)
         if full is not None and full[1:] == (value.column, False) and full[0] == prompt_of(value.empty):
-            return full  # the condition only leaves out an empty answer
+            return full  # the condition only omits an empty answer
         if full is None or empty is None or full[1:] != empty[1:] or not value.column.isidentifier():
             return None
         heads = [one[0].template or one[0].known or f"{{{{ {one[0].column} }}}}" for one in (full, empty)]
@@ -232,7 +231,7 @@ def divided(value: object) -> tuple[Prompt, str, bool | str] | None:
 
 
 def is_ended(ended: bool | str) -> bool:
-    """Whether `ended`, which `divided` returns, stands for an end token."""
+    """Whether `ended`, which `divided` returns, is an end token."""
     return bool(ended if isinstance(ended, bool) else ended.strip())
 
 

@@ -1,5 +1,5 @@
-"""Find the training runs of a script. A run is a call of a trainer's `train`. Its settings are the settings that the
-trainer has at this call.
+"""Find the training runs of a script. A run is a call of a trainer's `train`, with the settings that the trainer has at
+this call.
 """
 
 from __future__ import annotations
@@ -13,31 +13,29 @@ from xpc.compiler.importing.python.interpreter.values import Argument, Name, Obj
 from xpc.compiler.language.methods import METHODS
 
 MOST = 1_000
-"""The largest number of values in a trainer's settings that are compared between runs."""
+"""The largest number of a trainer's settings that are compared between runs."""
 LISTED = 8
 """The largest number of runs that a message lists."""
 ARGUMENTS = (
     "model", "ref_model", "args", "train_dataset", "eval_dataset", "data_collator", "tokenizer", "processing_class",
     "peft_config", "callbacks", "reward_funcs", "tools", "formatting_func", "teacher_model", "optimizers",
 )  # fmt: skip
-"""Attributes of a trainer. If a script sets one of them, this is imported like the trainer's argument of the same name.
-"""
+"""Attributes of a trainer that are imported like the trainer's argument of the same name."""
 HARMLESS = (
     "can_return_loss", "label_names", "is_model_parallel", "compute_metrics", "preprocess_logits_for_metrics",
     "use_cache", "pad_token_id", "bos_token_id", "_signature_columns", "max_new_tokens", "max_length",
 )  # fmt: skip
-"""Attributes that do not change what is learned, although they belong to a trainer or its generation settings.
-`max_length` and `max_new_tokens` are among them, because an argument of the trainer sets the length of completions.
+"""Attributes of a trainer or its generation settings that do not change what is learned. An argument of the trainer
+overrides `max_length` and `max_new_tokens`.
 """
 
 
 def trainers_of(machine: Machine) -> list[Object]:
-    """The trainers on which the script calls `train`. If it calls `train` on no trainer, the result contains all
-    trainers that it creates. If the script calls a function twice with different settings, the result contains the
-    trainer in this function twice.
+    """The trainers on which the script calls `train`. If there is no such call, all trainers that it creates. A trainer
+    in a function that the script calls twice with different settings is included twice.
     """
     made: list[Object] = []
-    # a function may be interpreted twice, and its calls are then recorded twice, so keep one call for each location
+    # a function may be interpreted twice, which records its calls twice, so keep one call for each location
     for one in machine.calls:
         if functions.is_trainer(one.path) and not any(one.location == other.location for other in made):
             made.append(one)
@@ -82,13 +80,13 @@ def repeated(draft: Draft, machine: Machine, trainer: Object) -> None:
     if most > 1 or looped is not None:
         how = f"{most} times" if looped is None else "in a loop"
         draft.error((looped or calls[-1]).entry("train"), f"the script calls `train` {how}, each time with a new "
-                    "optimizer and schedule, and a spec trains once",
+                    "optimizer and schedule; a spec trains once",
                     "import each training as a spec that begins with the model of the one before")  # fmt: skip
 
 
 def changed_parts(draft: Draft, trainer: Object) -> None:
-    """Report attributes of the trainer, or of its generation settings, that the script sets after it has created the
-    trainer. An attribute that has the name of an argument is imported like this argument.
+    """Report attributes of the trainer, or of its generation settings, that the script sets on the created trainer. An
+    attribute with the name of an argument is imported like the argument.
     """
     parts = trainer.attributes.get("generation_config")
     generation = parts if isinstance(parts, Object) else None
@@ -104,13 +102,13 @@ def changed_parts(draft: Draft, trainer: Object) -> None:
             if owner is generation and not METHODS[draft.method].grouped:
                 draft.note(found, "nothing is generated in training")
             else:
-                draft.error(found, "the script sets it after it made the trainer, and a spec has no setting for it",
+                draft.error(found, "the script sets it on the created trainer, and a spec has no setting for it",
                             "leave it out if it does not change the training")  # fmt: skip
 
 
 def _folder(trainer: Object) -> str:
-    """The output folder of a run, in parentheses; "" if it is not known. If one line of a script starts several runs,
-    such as a line in a loop, the folder shows which run is meant.
+    """The output folder of a run, in parentheses; "" if it is not known. It distinguishes runs that the same line
+    starts, as in a loop.
     """
     config = trainer.keywords.get("args")
     value = config.value if config is not None else None
@@ -119,8 +117,8 @@ def _folder(trainer: Object) -> str:
 
 
 def _settings(trainer: Object) -> list[object]:
-    """The known values that determine a training run, in this order: the trainer's arguments, the arguments of its
-    configuration, and the arguments of the calls that make its model and its rows.
+    """The known values that determine a run: the arguments of the trainer, of its configuration, and of the calls that
+    create its model and rows.
     """
     out: list[object] = []
     left: list[object] = [trainer]

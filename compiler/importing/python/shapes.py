@@ -31,7 +31,7 @@ RENDERED = (
     "the script renders the prompts, so reward functions get completions as texts; in the spec, prompts and "
     "completions are turns"
 )
-ANSWERS = "the script trains on answers only, and a spec does not find the answer in a text"
+ANSWERS = "the script trains only on answers; a spec cannot find the answer in a text"
 
 
 def write(
@@ -45,8 +45,8 @@ def write(
 ) -> tuple[str, ...]:
     """Set the row format of a data source. Returns the source's columns.
 
-    `field` is the argument `dataset_text_field`, and `text` the value that `formatting_func` makes of a row. `masked`
-    is true if the script trains on answers only, and `plain` if it uses transformers' Trainer.
+    `field` is the argument `dataset_text_field`, and `text` the value of `formatting_func` for a row. `masked` is true
+    if the script trains only on answers, and `plain` if it uses transformers' Trainer.
     """
     shape = Shape(draft, data, location, (), plain)
     if draft.method == "sft":
@@ -71,7 +71,7 @@ def _stripped(shape: Shape, text: object) -> None:
     answers = shape.columns[1:] or ("completion", "chosen", "rejected")
     for key, one in (*shape.data.columns.items(), ("formatting_func", text)):
         if stripped_columns(one) & set(answers):
-            why = "the script strips white space from the answers; the spec trains on them as they are"
+            why = "the script strips white space from the answers; the spec trains on the unstripped answers"
             shape.draft.differs(key, why, shape.entry(key))
             return
 
@@ -81,10 +81,12 @@ def _sft(shape: Shape, field: Argument | None, text: object, masked: bool) -> No
     name = field.value if field is not None and isinstance(field.value, str) else "text"
     if isinstance(text, Unknown):
         draft.error(
-            text.location.entry("formatting_func"), f"the import cannot read how a row becomes a text: {text.why}", ONCE
+            text.location.entry("formatting_func"),
+            f"the import cannot read how the script makes a text from a row: {text.why}",
+            ONCE,
         )
         return
-    tokenized = shape.plain and name in made  # without TRL's trainer, the script itself tokenizes the text
+    tokenized = shape.plain and name in made  # with transformers' Trainer, the script tokenizes the text itself
     key = "messages" if "messages" in made else "conversations"
     # if the rows keep no other column, the trainer can only train on the conversation
     chat = field is None or (shape.data.removed and name not in made)
@@ -102,7 +104,7 @@ def _sft(shape: Shape, field: Argument | None, text: object, masked: bool) -> No
         elif shape.data.conversations:
             draft.put("data.format", "conversations")
             if masked:
-                draft.put("method.assistant_only", True, None, "the script trains on answers only")
+                draft.put("method.assistant_only", True, None, "the script trains only on answers")
         elif shape.before(ENDED):
             draft.differs(
                 "text",
@@ -137,7 +139,7 @@ def _text(shape: Shape, key: str, value: object, masked: bool) -> None:
         return
     found = divided(value)
     if found is None:
-        why = "the import reads only texts that are a prompt followed by an answer"
+        why = "the import reads only texts of a prompt followed by an answer"
         shape.refuse(key, value.why if isinstance(value, Unknown) else why)
         return
     head, answer, ended = found
@@ -160,11 +162,11 @@ def _text(shape: Shape, key: str, value: object, masked: bool) -> None:
 
 def _ended(shape: Shape, key: str, ended: bool | str) -> None:
     """Report a difference if the script's texts do not end with the tokenizer's eos token, because a run of the spec
-    adds this token. `ended` is false if the script adds nothing, and a string if the script adds this string.
+    adds this token. `ended` is the string that the script adds, or false.
     """
     shape.end(key, is_ended(ended))
     if isinstance(ended, str) and not is_ended(ended):
-        why = "the script's texts end with white space, such as a newline, which the spec leaves out"
+        why = "the script's texts end with white space, such as a newline; the spec's do not"
         shape.draft.differs(key, why, shape.entry(key))
     elif isinstance(ended, str):
         why = f"the script ends its texts with `{ended}`; the spec trains on the tokenizer's end token"
@@ -172,8 +174,8 @@ def _ended(shape: Shape, key: str, ended: bool | str) -> None:
 
 
 def _ignored(shape: Shape, key: str, value: object) -> None:
-    """Report that TRL ignores the text that the script builds: the rows also have the columns `prompt` and
-    `completion`, and TRL trains on these two columns.
+    """Report that TRL ignores the text that the script builds, because it trains on the rows' columns `prompt` and
+    `completion`.
     """
     if shape.plain or shape.data.removed or not {"prompt", "completion"} <= columns_of(value):
         return
@@ -188,8 +190,8 @@ def _ignored(shape: Shape, key: str, value: object) -> None:
 
 
 def _twice(shape: Shape, key: str, value: object) -> None:
-    """Report that special tokens may occur twice: the script renders the text with the chat template, and the trainer's
-    tokenizer adds special tokens again. Unsloth removes a first token that is repeated.
+    """Report that special tokens may occur twice: the chat template writes them, and the trainer's tokenizer adds them
+    again. Unsloth removes a repeated first token.
     """
     call = rendered(value)
     tokenizer = call.receiver if call is not None else None
@@ -199,7 +201,7 @@ def _twice(shape: Shape, key: str, value: object) -> None:
     shape.draft.differs(
         key,
         "the script renders the conversation and tokenizes the text: the tokenizers of Llama, Mistral and Gemma then "
-        f"add a second first token to that of the template{last}; the spec has each of these tokens once",
+        f"repeat the template's first token{last}; the spec has each special token once",
         shape.entry(key),
     )
 
@@ -216,10 +218,10 @@ def _conversation(shape: Shape, turns: Turns | None, key: str, masked: bool) -> 
         form = "conversations" if name == "conversations" or shape.data.conversations else "messages"
         draft.put("data.format", form, shape.entry(key, name))
         if masked:
-            draft.put("method.assistant_only", True, None, "the script trains on answers only")
+            draft.put("method.assistant_only", True, None, "the script trains only on answers")
         return
     if turns.user is None or turns.answer is None or not turns.answer.column:
-        shape.refuse(key, "the answer is more than one column, or the conversation has other turns")
+        shape.refuse(key, "the answer is not a single column, or the conversation has further turns")
         return
     prompt = shape.template(turns.user, key)
     if prompt is None:
@@ -260,7 +262,7 @@ ENDS = {"pad_token_id": "the padding token", "nothing": "no token"}
 
 
 def _joined(shape: Shape) -> None:
-    """Report how tokens that the script joins itself differ from the tokens of a run of the spec."""
+    """Report how the tokens that the script joins differ from the tokens of a run of the spec."""
     shape.draft.differs(
         "prompt",
         "the script tokenizes the question and the answer separately; the spec tokenizes the joined text, with the "
@@ -274,8 +276,8 @@ def _joined(shape: Shape) -> None:
 
 
 def _side(value: object, role: str) -> tuple[Prompt, bool] | None:
-    """Interpret the prompt or the answer of a row. Returns a pair: the text, and whether the script has it as messages
-    (true) or as a string (false). None if the value is neither.
+    """Interpret the prompt or the answer of a row. Returns the text, and whether it is in messages (true) or a string
+    (false); None if the value is neither.
     """
     if rendered(value) is not None:
         turns = turns_of(value)
@@ -358,7 +360,7 @@ def _preference_columns(shape: Shape, answers: tuple[str, ...], form: str) -> No
 
 
 def _all_text(made: dict[str, object], answers: tuple[str, ...]) -> bool:
-    """Whether the script leaves the columns of the answers unchanged. Each of them then contains a complete
-    conversation, including the prompt.
+    """Whether the script leaves the columns of the answers unchanged, so that each contains a complete conversation
+    with the prompt.
     """
     return all(isinstance(made.get(key, Column(key)), Column) for key in answers)

@@ -20,7 +20,7 @@ KINDS = ("json", "csv", "parquet", "text", "jsonl")
 
 
 def source_of(draft: Draft, chain: Chain, data: Data) -> Source | None:
-    """The data source for a traced dataset. If a spec cannot name it, an error is reported, and the result is None."""
+    """The data source for a traced dataset. Reports an error and returns None if a spec cannot name it."""
     found, location = _named(draft, chain, data)
     if found is None:
         return None
@@ -38,8 +38,8 @@ def source_of(draft: Draft, chain: Chain, data: Data) -> Source | None:
             take = Amount("count", number)
             draft.differs(
                 "select",
-                "the script shuffles the rows and takes the first ones; the spec shuffles them in "
-                "its own order, and takes as many",
+                "the script shuffles the rows and takes the first; the spec shuffles them in "
+                "another order, and takes as many",
             )
         else:
             limit = number
@@ -52,9 +52,8 @@ def source_of(draft: Draft, chain: Chain, data: Data) -> Source | None:
 
 
 def _with_held_rows(draft: Draft, data: Data, given: Argument) -> int:
-    """The number of rows that a spec must take from a source so that the run trains on `given` rows. A spec first takes
-    rows (`take`), and then holds some of these rows out (`holdout`). If the script first holds rows out and then takes
-    rows, the spec must take more rows than the script.
+    """The number of rows that a spec must `take` so that the run trains on `given` rows. A spec first takes rows and
+    then holds some of them out, so it must take more rows than a script that holds rows out first.
     """
     count = given.value
     assert isinstance(count, int)
@@ -63,8 +62,8 @@ def _with_held_rows(draft: Draft, data: Data, given: Argument) -> int:
         return count
     draft.differs(
         "select",
-        f"the script first holds rows out and then takes {count} of the rest; the spec first takes more rows, so that "
-        f"{count} are left after it holds some out",
+        f"the script holds out rows and then takes {count} of the others; the spec takes more rows, so that "
+        f"{count} remain after it holds out some",
         given.location.entry("select", count),
     )
     return count + int(held) if held >= 1 else ceil(count / (1 - held))
@@ -82,8 +81,8 @@ def _written(draft: Draft, chain: Chain) -> Entry:
 
 
 def _part_of_file(draft: Draft, chain: Chain, data: Data, found: Entry, limit: int | None) -> int | None:
-    """The number of rows to read from a file: 100 for `split="train[:100]"`. A dataset of the hub whose name has no
-    owner, such as `squad`, is an error, because a spec would read the name as a file.
+    """The number of rows to read from a file: 100 for `split="train[:100]"`. A hub dataset without an owner in its
+    name, such as `squad`, is an error, because a spec would read the name as a file.
     """
     call = chain.loaded
     if call is None or call.last != "load_dataset":
@@ -92,8 +91,8 @@ def _part_of_file(draft: Draft, chain: Chain, data: Data, found: Entry, limit: i
     if "data_files" not in call.keywords and "/" not in name and "." not in name:
         draft.error(
             found,
-            "it is a name on the hub without its owner, which a spec would read as the name of a file",
-            f"`--data OWNER/{name}` names the data set as the hub lists it now",
+            "it is a hub dataset without its owner, whose name a spec would read as a file",
+            f"`--data OWNER/{name}` names the dataset by its present name on the hub",
         )
         return limit
     split = call.keywords.get("split")
@@ -106,7 +105,7 @@ def _part_of_file(draft: Draft, chain: Chain, data: Data, found: Entry, limit: i
     match = SPLIT.fullmatch(written)
     if match is None or match[2] is None or not match[2].isdecimal() or limit is not None:
         draft.error(
-            entry, "a spec cannot name this part of a file", "write `limit = N` after the source for its first N rows"
+            entry, "a spec cannot name this part of a file", "for the first N rows, write `limit = N` after the source"
         )
         return limit
     draft.mark(entry, "mapped", f"limit = {match[2]}")
@@ -114,8 +113,8 @@ def _part_of_file(draft: Draft, chain: Chain, data: Data, found: Entry, limit: i
 
 
 def _named(draft: Draft, chain: Chain, data: Data) -> tuple[Entry | None, Location | None]:
-    """Returns a pair: the entry that names the data (a file, a folder or a dataset of the hub), and the location of the
-    call that loads them.
+    """Return the entry that names the data (a file, a folder or a hub dataset), and the location of the call that loads
+    them.
     """
     if chain.file is not None:
         value, location = chain.file.value, chain.file.location
@@ -135,8 +134,8 @@ def _named(draft: Draft, chain: Chain, data: Data) -> tuple[Entry | None, Locati
     if folder is not None and folder.value is not None and "data_files" not in call.keywords:
         draft.error(
             folder.location.entry("load_dataset.data_dir", folder.value if isinstance(folder.value, str) else None),
-            "the script reads one folder of the data set, and a spec reads the whole data set",
-            "`--data FOLDER` names the folder, if it is a local one; otherwise save its rows as Parquet"
+            "the script reads one folder of the dataset; a spec reads the complete dataset",
+            "`--data FOLDER` names a local folder; save the rows of any other folder as Parquet"
         )  # fmt: skip
     given = _path_or_file(call, data)
     if given is None or not isinstance(given.value, str):
@@ -156,7 +155,7 @@ def _named(draft: Draft, chain: Chain, data: Data) -> tuple[Entry | None, Locati
 
 def _path_or_file(call: Object, data: Data) -> Argument | None:
     """The name of the dataset that a call of `load_dataset` loads or, if the call reads a file, the name of the file.
-    If the call names a file for each split, it is the file of the split that the script selects.
+    If there is a file for each split, the file of the selected split.
     """
     path = call.argument("path", 0) or call.argument("dataset_path", 0)
     files = call.keywords.get("data_files")
@@ -179,8 +178,8 @@ def _exported(folder: str, split: str) -> str:
 
 
 def refuse_arrow(draft: Draft, call: Object, data: Data) -> None:
-    """Report that a spec cannot read a folder that `save_to_disk` wrote. The help text gives the command that exports
-    the rows of this folder to the Parquet file which the spec names.
+    """Report that a spec cannot read a folder that `save_to_disk` wrote. The help has the command that exports the rows
+    to the Parquet file in the spec.
     """
     given = call.argument("dataset_path", 0)
     folder = given.value if given is not None and isinstance(given.value, str) else None
@@ -188,14 +187,14 @@ def refuse_arrow(draft: Draft, call: Object, data: Data) -> None:
     if folder is not None:
         source, target = (json.dumps(one, ensure_ascii=False) for one in (folder, _exported(folder, data.split)))
         code = f"from datasets import load_from_disk; load_from_disk({source}).to_parquet({target})"
-        if data.split:  # one command for all splits, so that the user has one decision and not one per split
+        if data.split:  # one command for all splits, so that the user has a single decision
             plain = folder.replace("{", "{{").replace("}", "}}")
             each = json.dumps(_exported(plain, "{key}"), ensure_ascii=False)
             code = (f"from datasets import load_from_disk; "
                     f"[rows.to_parquet(f{each}) for key, rows in load_from_disk({source}).items()]")  # fmt: skip
         help = f"`python -c {shlex.quote(code)}` writes the file that the spec names"
     entry = call.location.entry("load_from_disk", folder)
-    draft.error(entry, "a spec does not read the folder of Arrow files that `save_to_disk` writes", help)
+    draft.error(entry, "a spec cannot read the folder of Arrow files that `save_to_disk` writes", help)
 
 
 def split_of(call: Object, data: Data) -> str:
@@ -233,7 +232,7 @@ def _with_parts(draft: Draft, chain: Chain, data: Data, ref: str, location: Loca
         draft.error(
             call.location.entry("load_dataset.split", name),
             "a spec cannot name this split",
-            "write one name, with `[:N]` or `[:N%]` after it",
+            "write the name of one split, with `[:N]` or `[:N%]` after it",
         )
     elif found is not None:
         known = registry.find_dataset(ref.partition(":")[0])
@@ -253,8 +252,8 @@ USUAL = {
     "download_mode", "verification_mode", "ignore_verifications", "keep_in_memory", "revision", "token",
     "use_auth_token", "streaming", "num_proc", "storage_options", "trust_remote_code",
 }  # fmt: skip
-"""The arguments of `load_dataset` that another function of the importer handles, or that do not change the rows. All
-remaining arguments, such as `delimiter` and `field`, say how the file is read.
+"""Arguments of `load_dataset` that another function handles, or that do not change the rows. All others, such as
+`delimiter` and `field`, change how a file is read.
 """
 
 
@@ -264,6 +263,6 @@ def _otherwise(draft: Draft, call: Object) -> None:
         if name not in USUAL and not name.startswith("**") and one.value is not None:
             draft.error(
                 one.location.entry(f"load_dataset.{name}"),
-                "the script reads the file by this argument, and a spec reads it by its format",
+                "this argument changes how the script reads the file; a spec reads it only by its format",
                 "save the rows as JSONL or Parquet, and name that file by `--data`",
             )

@@ -1,5 +1,5 @@
-"""Read rows of tokens. A row has the tokens of a text, or the tokens of a question, an answer and an end token that the
-script joins itself. The labels of the question's tokens may be -100.
+"""Read rows of tokens: the tokens of a text, or of a question, an answer and an end token that the script joins. The
+labels of the question may be -100.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ END = ("eos_token_id", "pad_token_id")
 """Attributes of a tokenizer whose token a script may append to each answer."""
 CUTS = {"truncation", "max_length", "padding", "stride"}
 """Arguments by which a tokenizer truncates or pads a text."""
-OWN_LABELS = "the script makes the labels itself"
+OWN_LABELS = "the script computes the labels itself"
 PADDED = "the labels contain padding, which the script trains on"
 
 
 @record
 class TokenRow:
-    """A question and an answer as texts. Further fields are the tokenizer's token after the answer (`eos_token_id`,
-    `pad_token_id` or none), and the number of tokens to which the script truncates a row.
+    """A question and an answer as texts. `end` is the token after the answer (`eos_token_id`, `pad_token_id` or none),
+    and `length` the number of tokens to which the script truncates a row.
     """
 
     question: object
@@ -43,7 +43,7 @@ class TokenRow:
 
 
 def token_row(ids: object, labels: object) -> TokenRow | None:
-    """The question and the answer of a tokenized row (`ids`). None if the labels are not the tokens of the answer."""
+    """The question and the answer of a tokenized row (`ids`); None if the labels are not the tokens of the answer."""
     length, other = _cut(ids), _cut(labels)
     same = length is not None and other is not None and length.value == other.value
     if (_slice(ids) or _slice(labels)) and not same:
@@ -66,7 +66,7 @@ def token_row(ids: object, labels: object) -> TokenRow | None:
 
 
 def _uncut(value: object) -> object:
-    """The tokens of a row before the script truncates them. It may truncate all rows, or only long rows."""
+    """The tokens of a row before the script truncates them, in all rows or only in long rows."""
     return next(
         (one for one in ancestors(value)
          if not isinstance(one, Unknown) and getattr(one, "path", "") != f"{TOKENS}[:]"), None
@@ -74,8 +74,8 @@ def _uncut(value: object) -> object:
 
 
 def _slice(value: object) -> Object | None:
-    """The slice by which the script truncates the tokens of rows, such as `tokens[:512]`. It may truncate every row, or
-    only long rows. None if the script truncates no rows.
+    """The slice by which the script truncates the tokens of rows, such as `tokens[:512]`. It may truncate all rows, or
+    only long rows. None if it truncates no rows.
     """
     found = next((one for one in ancestors(value) if isinstance(one, Object)), None)
     return found if found is not None and found.path == f"{TOKENS}[:]" else None
@@ -105,7 +105,7 @@ def _call(value: object) -> Object | None:
 
 
 def _is_mask(value: object, question: object) -> bool:
-    """Whether the labels are -100 for every token of the question, so that the question is not learned."""
+    """Whether the labels are -100 for every token of the question, so that the question is not trained on."""
     if not isinstance(value, Object) or value.path != MASKED or len(value.positional) != 2:
         return False
     label, tokens = (one.value for one in value.positional)
@@ -117,8 +117,8 @@ def _is_end(value: object, name: str) -> bool:
 
 
 def _column(value: object) -> object:
-    """The column of an answer that is an f-string with nothing but this column, as in `f"{answer}"`. Any other answer
-    is returned unchanged.
+    """The column of an answer that is an f-string with only this column, `f"{answer}"`. Any other answer is returned
+    unchanged.
     """
     parts = value.parts if isinstance(value, Text) else ()
     return parts[0] if len(parts) == 1 and isinstance(parts[0], Column) else value
@@ -126,9 +126,7 @@ def _column(value: object) -> object:
 
 MARKS = {MASKED_PADDING, MASKED_START}
 TENSORS = ("tensor", "LongTensor", "as_tensor", "from_numpy", "squeeze", "flatten", "long", "view", "to", "array")
-"""Functions and methods that change the type or the shape of a row's tokens, but not the tokens, such as
-`torch.tensor(ids)`.
-"""
+"""Functions and methods that change only the type or the shape of a row's tokens, such as `torch.tensor(ids)`."""
 
 
 def bare(value: object) -> object:
@@ -153,15 +151,15 @@ def bare(value: object) -> object:
 
 
 def tokenizer_call(value: object) -> Object | None:
-    """The call of a tokenizer that returned these tokens, or the tokens that were counted. None if there is none."""
+    """The call of a tokenizer that returned these tokens, or the tokens whose number this is; None if there is none."""
     calls = (one for one in ancestors(value) if isinstance(one, Object))
     found = next((one for one in calls if one.path.endswith("()") or one.path == LESS), None)
     return None if found is None or found.path == LESS else found
 
 
 def _answered(ids: Object, labels: Object) -> MappedColumns:
-    """The prompt and the answer of a tokenized row whose labels are -100 for the prompt's tokens, and the tokens
-    themselves for the answer.
+    """The prompt and the answer of a tokenized row whose labels are -100 for the prompt and the tokens for the
+    answer.
     """
     call, masked = tokenizer_call(ids), tokenizer_call(labels.attributes[MASKED_START])
     text = None if call is None else call.argument("text", 0)
@@ -176,8 +174,8 @@ def _answered(ids: Object, labels: Object) -> MappedColumns:
 
 
 def _prompted(text: object, question_call: Object | None) -> tuple[dict[str, object], bool] | None:
-    """The columns of a prompt and its answer, for a text that begins with the text which `question_call` tokenizes.
-    Also returns whether an end token follows the answer. None for any other text.
+    """The columns of prompt and answer, and whether an end token follows the answer, for a text that begins with the
+    text in `question_call`. None for any other text.
     """
     question = None if question_call is None else question_call.argument("text", 0)
     found = divided(text)
@@ -185,7 +183,7 @@ def _prompted(text: object, question_call: Object | None) -> tuple[dict[str, obj
         return None
     answer: object = Column(found[1])
     parts = text.parts if isinstance(text, Text) else ()
-    # the answer as the script writes it, such as `row["answer"].strip()`
+    # the answer's expression in the script, such as `row["answer"].strip()`
     answer = next((one for one in reversed(parts) if unstripped(one) == answer), answer)
     return {"prompt": question.value, "completion": answer}, is_ended(found[2])
 
@@ -219,12 +217,11 @@ def _answered_turns(call: Object, text: object, question: object, labels: Object
 
 
 def tokens(value: Mapping[str, object] | Mapping[object, object], batched: bool) -> MappedColumns:
-    """The columns of a row for which the script returns `input_ids`. Usually this is the column `text` with the
-    tokenized text. If the script joins the tokens of a question and an answer, these are the columns `prompt` and
-    `completion`. If the labels are not copies of these tokens, or if the text is unknown, the result contains the
-    reason (`why`).
+    """The columns of a row with `input_ids` that the script returns: usually `text`, the tokenized text; `prompt` and
+    `completion` if the script joins the tokens of a question and an answer. If the labels are no copies of the tokens,
+    or if the text is unknown, `why` is the reason.
     """
-    if batched and isinstance(value["input_ids"], list):  # a loop over the batch: the only item stands for all rows
+    if batched and isinstance(value["input_ids"], list):  # a loop over the batch: the only item represents all rows
         value, batched = {key: single(one, True) for key, one in value.items()}, False
     ids, labels = bare(value["input_ids"]), bare(value.get("labels"))
     row = None if batched else token_row(ids, labels)
@@ -237,7 +234,7 @@ def tokens(value: Mapping[str, object] | Mapping[object, object], batched: bool)
         return _answered(ids, labels)
     call = ids.receiver if isinstance(ids, Object) and is_tokens(ids) and ids.path.endswith("()[]") else None
     if not isinstance(call, Object):
-        return MappedColumns(why="the script makes the tokens itself")
+        return MappedColumns(why="the script computes the tokens itself")
     if labels is not None and not _copied(labels, call):
         return MappedColumns(why=OWN_LABELS)
     made = tokenized(call, batched)
@@ -248,8 +245,8 @@ def tokens(value: Mapping[str, object] | Mapping[object, object], batched: bool)
 
 
 def tokenized(call: Object, batched: bool) -> MappedColumns:
-    """The text that a tokenizer's call tokenizes. If the row has labels, they must be the tokens of this text. If the
-    first labels are -100, the text for these tokens becomes the prompt.
+    """The text that a tokenizer's call tokenizes. The row's labels, if any, must be the tokens of this text; if the
+    first labels are -100, the text of these tokens becomes the prompt.
     """
     labels = bare(call.attributes.get("['labels']"))
     if isinstance(labels, Object) and MASKED_START in labels.attributes:
@@ -269,7 +266,7 @@ def _of_call(call: Object, batched: bool, labels: object) -> MappedColumns:
         return MappedColumns(why=OWN_LABELS)
     padded = padding is not None and padding.value not in (False, None)
     if cut is not None and cut.value not in (True, "longest_first", "only_first", False):
-        return MappedColumns(why="how the text is cut is not known")
+        return MappedColumns(why="how the script truncates the text is not known")
     why = PADDED if padded and labels is not None and not _masks_padding(labels) else ""
     cut_at = length if cut is not None and cut.value else None
     columns, ended = ({"text": single(text.value, batched)}, False) if found is None else found
@@ -286,8 +283,8 @@ def _appended(call: Object) -> bool:
 
 
 def _is_padded(call: Object) -> bool:
-    """Whether a call of a tokenizer pads every text to a fixed length (`padding="max_length"`). With any other value of
-    `padding`, a single text is not padded: the texts of a batch are padded to the longest one.
+    """Whether a call of a tokenizer pads every text to a fixed length (`padding="max_length"`). Any other value of
+    `padding` pads the texts of a batch to the longest text, so that a single text is not padded.
     """
     given = call.keywords.get("padding")
     return given is not None and given.value == "max_length"
@@ -312,7 +309,7 @@ def _masks_padding(labels: object) -> bool:
 
 def _has_other_items(labels: Object) -> bool:
     """Whether the script sets items of a row's labels, as in `labels[i] = -100`. An item that the script only reads, as
-    in `print(labels[i])`, is an object whose `receiver` is `labels`; it does not count.
+    in `print(labels[i])`, does not count; its `receiver` is `labels`.
     """
     return any(
         name.startswith("[") and not name.startswith("['") and getattr(one, "receiver", None) is not labels

@@ -25,19 +25,21 @@ TEMPLATES = {
         "vicuna",
     )
 }
-"""Maps each chat template that Unsloth and xpc both have to xpc's name. Unsloth writes the names with or without dashes
-and dots, such as `qwen-2.5` and `qwen25`; here they have neither.
+"""Maps Unsloth's name of a chat template, without dashes and dots, to xpc's: Unsloth's `qwen-2.5` and `qwen25` are
+`qwen25` here.
 """
 
 
 def _template_of(name: str) -> str | None:
-    """xpc's name of one of Unsloth's chat templates, such as `qwen2.5` for `qwen-2.5`. None if xpc does not have it."""
+    """xpc's name of one of Unsloth's chat templates, such as `qwen2.5` for `qwen-2.5`; None if xpc does not have the
+    template.
+    """
     return TEMPLATES.get(name.replace("-", "").replace(".", ""))
 
 
 def tokenizer_of(trainer: Object) -> tuple[Object | None, Object | None]:
-    """Returns a pair: the call that loads the tokenizer, and the call of Unsloth's `get_chat_template`. A call is None
-    if the script does not have it.
+    """Return the call that loads the tokenizer, and the call of Unsloth's `get_chat_template`; None for a call that is
+    missing in the script.
     """
     given = program.argument(trainer, "processing_class") or program.argument(trainer, "tokenizer")
     value = None if given is None else program.revealed(given.value)
@@ -110,7 +112,7 @@ def write(draft: Draft, model: Model, trainer: Object) -> None:
 
 
 def _formatted(draft: Draft, model: Model) -> None:
-    """Set the chat template and the tokens that TRL's `setup_chat_format` sets: those of ChatML."""
+    """Set ChatML's template and tokens, which TRL's `setup_chat_format` sets."""
     if model.formatted is None:
         return
     location = model.formatted.location
@@ -121,8 +123,8 @@ def _formatted(draft: Draft, model: Model) -> None:
 
 
 def _padding(draft: Draft, trainer: Object) -> None:
-    """Report a script that never trains on the eos token: this token is also the padding token, and the collator masks
-    all padding tokens. TRL's own collator stopped doing so in version 0.16.
+    """Report a script that never trains on the eos token, because it is also the padding token, and the collator masks
+    all padding tokens. TRL's own collator does not since version 0.16.
     """
     given = program.argument(trainer, "data_collator")
     called = given.value if given is not None and isinstance(given.value, Object) else None
@@ -142,7 +144,7 @@ def _padding(draft: Draft, trainer: Object) -> None:
         draft.differs(
             "pad_token",
             f"the script pads with the end token, and {'the collator of trl before 0.16' if old else 'its collator'} "
-            "leaves every end token out of the loss; the spec learns the end token of each row",
+            "excludes every end token from the loss; the spec trains on the end token of each row",
             location.entry("tokenizer.pad_token", value.last),
         )
 
@@ -170,7 +172,9 @@ def _template(draft: Draft, trainer: Object) -> None:
         draft.error(found, "xpc has no such chat template", 'write `model { chat_template = file("x.jinja") }`')
         return
     draft.put("model.chat_template", name, found)
-    draft.differs("get_chat_template", f"Unsloth's own text of the template; the spec has xpc's `{name}`", found)
+    draft.differs(
+        "get_chat_template", f"Unsloth has its own version of this template; the spec has xpc's `{name}`", found
+    )
 
 
 def _tokens(draft: Draft, trainer: Object) -> None:
@@ -190,11 +194,11 @@ def _tokens(draft: Draft, trainer: Object) -> None:
                 draft.differs(
                     "add_special_tokens",
                     "the script adds a padding token, and so a row to the embeddings that "
-                    "is never learned; the spec adds none",
+                    "is never trained; the spec adds none",
                     call.location.entry("pad_token", str(value["pad_token"])),
                 )
         location = call.location.entry(call.last)
         if all(isinstance(one, str) for one in names) and names:
             draft.put("model.tokens", tuple(names), call.location.entry(call.last, " ".join(map(str, names))))
         elif names:
-            draft.error(location, "the tokens that are added are not known")
+            draft.error(location, "the added tokens are not known")

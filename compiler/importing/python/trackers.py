@@ -18,16 +18,16 @@ STARTED: Mapping[str, tuple[str, int | None, str, int | None]] = {
     "mlflow.set_experiment": ("experiment_name", 0, "", None),
     "mlflow.start_run": ("", None, "run_name", None),
 }
-"""Maps each call that starts a tracker to the name and position of its argument for the project, and the name and
-position of its argument for the run's name.
+"""Maps each call that starts a tracker to the names and positions of two of its arguments: the project and the run's
+name.
 """
 PROJECTS = {
     "wandb": ("WANDB_PROJECT", "wandb_project"), "trackio": ("WANDB_PROJECT", "wandb_project"),
     "mlflow": ("MLFLOW_EXPERIMENT_NAME", "mlflow_experiment_name"), "swanlab": ("SWANLAB_PROJECT", "swanlab_project"),
     "clearml": ("CLEARML_PROJECT", "clearml_project"),
 }  # fmt: skip
-"""Maps each tracker to two names: the environment variable that states the project, and the key by which the importer
-of TRL reads the project (`TRACKER_NAMES` in trl/switches.py).
+"""Maps each tracker to the environment variable for the project, and the key from which the importer of TRL reads the
+project (`TRACKER_NAMES` in trl/switches.py).
 """
 OPEN = (None, "all")
 """Values of `report_to` that make transformers 4 report to every installed tracker."""
@@ -36,8 +36,8 @@ OPEN = (None, "all")
 def gather(entries: Entries, machine: Machine) -> None:
     """Add `report_to` for the tracker that the script starts, with the project and the name of the run.
 
-    If a script does not set `report_to`, transformers 4 reports to all trackers that are installed. The tracker that
-    the script starts is one of them.
+    Without `report_to`, transformers 4 reports to all installed trackers, including the tracker that the script
+    starts.
     """
     starts = [one for one in machine.calls if one.path in STARTED]
     tracker = starts[0].path.partition(".")[0] if starts else ""

@@ -33,15 +33,13 @@ DATA = (
 """Arguments of trainers that this module skips, because other modules of the importer read them."""
 PLAIN = ("Trainer", "Seq2SeqTrainer")
 CONSTANT_LENGTH = {"dataset_text_field": 2, "formatting_func": 3}
-"""Maps each argument that ConstantLengthDataset and trainers have in common to its position in a call of
-ConstantLengthDataset.
-"""
+"""Maps each argument that both ConstantLengthDataset and trainers have to its position in ConstantLengthDataset."""
 
 
 def data_sets(machine: Machine, trainer: Object) -> None:
     """Prepare the trainer's datasets for the import. TRL's ConstantLengthDataset (up to trl 0.19), which joins texts
-    and cuts them into rows, is replaced by the dataset inside it and by those arguments of the trainer that do the
-    same. A dataset whose class is in the script is replaced by the row that the class returns.
+    and cuts them into rows, is replaced by its inner dataset and equivalent arguments of the trainer; a dataset of the
+    script's own class is replaced by the row that the class returns.
     """
     for name in ("train_dataset", "eval_dataset"):
         given = program.argument(trainer, name)
@@ -59,8 +57,8 @@ def data_sets(machine: Machine, trainer: Object) -> None:
 
 
 def _each_row(machine: Machine, given: Argument) -> Argument:
-    """If a dataset is an object of the script's own class, return the row that its method `__getitem__` returns; this
-    row stands for all rows. Any other dataset is returned unchanged.
+    """For a dataset of the script's own class, return the row of its `__getitem__`, which represents all rows. Any
+    other dataset is returned unchanged.
     """
     value, location = given.value, given.location
     if not isinstance(value, Instance | Object):
@@ -81,8 +79,8 @@ def _each_row(machine: Machine, given: Argument) -> Argument:
 
 
 def gather(entries: Entries, trainer: Object) -> None:
-    """Add the arguments of the trainer's configuration to the entries. Also add arguments that older versions of TRL
-    take directly as arguments of the trainer.
+    """Add the arguments of the trainer's configuration to the entries. Also add those arguments of the trainer that
+    belong to the configuration in newer versions of TRL.
     """
     config = program.argument(trainer, "args")
     value = program.revealed(config.value) if config is not None else None
@@ -120,13 +118,11 @@ def gather(entries: Entries, trainer: Object) -> None:
 
 
 def dating_entries(entries: Entries, own: set[str], model: program.Model, trainer: Object) -> dict[str, Entry]:
-    """The arguments by which the importer recognizes the script's version of TRL. Arguments with these names exist only
-    in some versions.
+    """The arguments that exist only in some versions of TRL, by which the importer recognizes the script's version.
 
-    The arguments of the model and the adapter are left out, because the importer has already replaced their names by
-    TRL's. Four other names are added: the trainer's `tokenizer`, `processing_class` and `max_seq_length`, and `dtype`
-    of `from_pretrained`, which was `torch_dtype` earlier. They are not added if Unsloth loads the model, because
-    Unsloth accepts the arguments of all versions.
+    Arguments of the model and the adapter are excluded, because their names are already replaced by TRL's. The
+    trainer's `tokenizer`, `processing_class` and `max_seq_length`, and `dtype` (earlier `torch_dtype`) of
+    `from_pretrained` are added, unless Unsloth, which accepts the arguments of all versions, loads the model.
     """
     out = {name: one for name, one in entries.values.items() if name in own}
     loaded = model.loaded
@@ -141,8 +137,8 @@ def dating_entries(entries: Entries, own: set[str], model: program.Model, traine
 
 
 def _own_fields(value: object, method: str) -> set[str]:
-    """The fields that the script's own subclass of a configuration class adds, and that no version of TRL has. Empty if
-    the script has no such subclass.
+    """The fields that the script's own subclass of a configuration class adds and that no version of TRL has; empty
+    without a subclass.
     """
     kind = value.attributes.get("<class>") if isinstance(value, Object) else None
     if not isinstance(kind, Class):

@@ -1,7 +1,7 @@
 """The defaults of Unsloth's configuration classes.
 
-If a script imports Unsloth before TRL, Unsloth replaces TRL's classes by its own, which have other defaults and change
-some values.
+If a script imports Unsloth before TRL, Unsloth replaces TRL's classes by its own, with other defaults and some fixed
+values.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ DEFAULTS: dict[str, object] = {
 """
 GROUPED: dict[str, object] = {"num_generations": 8}
 SINCE_0_19: dict[str, object] = {"beta": 0.001, "loss_type": "bnpo"}
-"""Unsloth's defaults for GRPO that differ from TRL's since TRL 0.19: TRL changed its own, and Unsloth did not."""
+"""Unsloth's defaults for GRPO that differ from TRL's since TRL 0.19, which changed these defaults."""
 REPLACED: dict[str, dict[str, object]] = {
     "dapo": {"mask_truncated_completions": True, "epsilon_high": 0.28},
     "dr_grpo": {"scale_rewards": False},
 }
 """Maps a loss of GRPO to arguments that Unsloth always sets for it, even if the script sets other values."""
 INSTEAD = {"warmup_ratio": "warmup_steps"}
-"""Maps an argument to another one that takes its place: if a script sets `warmup_steps`, Unsloth's default for
-`warmup_ratio` is not used.
+"""Maps an argument to one that replaces it: if a script sets `warmup_steps`, Unsloth's default of `warmup_ratio` is not
+used.
 """
 
 
@@ -70,7 +70,7 @@ def write(entries: Entries, draft: Draft, trainer: Object, packages: Iterable[st
 
 def _groups(entries: Entries, draft: Draft) -> None:
     """If micro-batch x accumulation is not a multiple of the number of completions per prompt, set the micro-batch to
-    this number. Unsloth does the same.
+    this number, as Unsloth does.
     """
     names = ("per_device_train_batch_size", "gradient_accumulation_steps", "num_generations")
     micro, accum, group = (_value(entries, name) for name in names)

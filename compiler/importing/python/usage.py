@@ -13,7 +13,7 @@ from xpc.compiler.importing.overrides import Overrides
 from xpc.compiler.importing.text.entries import Entry
 
 REQUIRED = re.compile(r"`--set (\w+)=VALUE` gives it")
-"""Matches the part of an error message that names a required argument: "`--set lr=VALUE` gives it"."""
+"""Matches the name of a required argument in an error: "`--set lr=VALUE` gives it"."""
 
 
 def required(draft: Draft) -> list[str]:
@@ -41,20 +41,20 @@ def stated(names: list[str], text: str, file: str, overrides: Overrides) -> dict
 
 
 def report(draft: Draft, taken: dict[str, Entry]) -> None:
-    """Add an error for each argument whose value was taken from a documented command, such as a line of README.md. With
-    `--partial`, these errors become decisions that a person confirms.
+    """Add an error for each argument whose value was taken from a documented command, such as a line of README.md.
+    `--partial` turns these errors into decisions that the user confirms.
     """
     for name, one in taken.items():
         draft.error(
             one,
-            "this argument of the command line has no default; the spec takes its value from this usage line",
+            "the script has no default for this argument; the spec takes its value from this documented command",
             "`--set NAME=VALUE` gives another" if len(taken) > 1 else f"`--set {name}=VALUE` gives another",
         )
 
 
 def _values(words: tuple[str, ...]) -> dict[str, str]:
-    """Maps each option in `--name value` or `--name=value` to its value. Words before the first option have no name;
-    their names are "1", "2" and so on.
+    """Maps each option in `--name value` or `--name=value` to its value. Words before the first option have the names
+    "1", "2" and so on.
     """
     out: dict[str, str] = {}
     for n, word in enumerate(words):

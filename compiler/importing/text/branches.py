@@ -16,7 +16,7 @@ from xpc.grammar.record import field, mutable
 MOST_BLOCKS = 200
 """The largest depth of nested conditions, loops and functions."""
 MOST_VALUES = 12
-"""If a variable decides which branch of a condition runs, a message lists at most this many of its possible values."""
+"""The largest number of values that a message lists for a variable which decides the branch of a condition."""
 UNSET = re.compile(r"\$\w+")
 ALONE = re.compile(r"\$\w+|\$\{\w+(?::?\?[^}]*)?\}")
 """Matches a word that consists of one variable, such as `$1` or `${SIZE:?}`."""
@@ -32,13 +32,12 @@ class Block:
     - `settled`: whether an earlier branch certainly ran; `doubtful`: whether an earlier branch may have run
     - `before`: the variables before the first branch; `states`: the variables after each branch that may have run
     - `ended`: whether `exit` or `return` ended the current branch
-    - `value`: for a `case`, the word that it compares; for a condition with several parts, the operator (`&&`, `||`)
-      before the next part
+    - `value`: the word that a `case` compares, or the operator (`&&`, `||`) before the next part of a condition
     - `unset`: whether the condition is `[ -z "$X" ]` for a variable that the script never sets
     - `armed`: whether a pattern of the `case` has been read, so that its commands follow
-    - `cause`: the unset variable that all conditions of an `if` or a `case` compare, such as `$1`; None if one of the
-      conditions compares anything else
-    - `compared`: the values with which the conditions compare this variable
+    - `cause`: the unset variable, such as `$1`, that all conditions of an `if` or a `case` compare; None if one of them
+      compares anything else
+    - `compared`: the values with which the conditions compare the variable `cause`
     """
 
     kind: str
@@ -56,7 +55,7 @@ class Block:
     compared: list[str] = field(factory=list)
 
     def compare(self, word: Word, values: list[str]) -> None:
-        """Record that the current branch runs if a variable that is not set (`word`) has one of these values."""
+        """Record that the current branch runs if an unset variable (`word`) has one of the `values`."""
         plain = UNSET.fullmatch(word.open) is not None and ALONE.fullmatch(word.text) is not None
         self.cause = word.open if plain and self.cause in ("", word.open) else None
         self.compared += [one for one in values if PLAIN.fullmatch(one) and one not in self.compared]
@@ -78,15 +77,15 @@ class Branches:
     state: Variables = field(factory=Variables)
     blocks: list[Block] = field(factory=list)
     unset: str = ""
-    """If the command after `&&` or `||` runs because the script never sets a variable, this operator: `&&` in
-    `[ -z "$X" ] && X=5`. Otherwise "".
+    """The operator (`&&`, `||`) after which the command runs because the script never sets a variable, as in `[ -z "$X"
+    ] && X=5`; otherwise "".
     """
     ended: bool = False
     """Whether the script has ended by `exit`."""
 
     @property
     def dead(self) -> bool:
-        """Whether it is certain that the current command does not run."""
+        """Whether the current command certainly does not run."""
         return self.ended or any(one.truth is False or one.ended for one in self.blocks)
 
     def inner(self, base: int) -> Block | None:
@@ -192,11 +191,11 @@ class Branches:
             )
 
     def end(self, how: str, failed: bool = False) -> None:
-        """Interpret `exit` and `return`. If a branch with an unknown condition is open, all later commands of the
-        innermost such branch are skipped. Otherwise, all later commands of the script are skipped.
+        """Interpret `exit` and `return`. The later commands of the innermost open branch with an unknown condition are
+        skipped or, without such a branch, all later commands of the script.
 
-        If the script would exit with an error inside a condition, or a sourced file would return an error, the
-        condition is assumed to be false: a script that was used for training did not fail.
+        A condition under which the script, or a file that it sources, would fail (`exit 1`) is assumed to be false,
+        because a script that was used for training did not fail.
         """
         called = next((one.kind for one in reversed(self.blocks) if one.kind in ("function", "source")), "")
         stops = how == "exit" or called == "source"

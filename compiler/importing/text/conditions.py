@@ -1,4 +1,4 @@
-"""Evaluate conditions of a shell script, such as `[ "$X" = a ]`, if the text of the script decides their outcome."""
+"""Evaluate conditions of a shell script, such as `[ "$X" = a ]`, whose outcome follows from the script's text."""
 
 from __future__ import annotations
 
@@ -14,12 +14,10 @@ COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
     "-eq": int.__eq__, "-ne": int.__ne__, "-lt": int.__lt__, "-le": int.__le__, "-gt": int.__gt__, "-ge": int.__ge__,
 }  # fmt: skip
 ORDERS = {"==": "-eq", "!=": "-ne", "<": "-lt", "<=": "-le", ">": "-gt", ">=": "-ge"}
-"""Maps an operator of arithmetic conditions to the operator for the same comparison in `[ ]`: `((N > 1))` is
-`[ "$N" -gt 1 ]`, so `>` is mapped to `-gt`.
-"""
+"""Maps an operator of arithmetic conditions to the operator of a test: `((N > 1))` is `[ "$N" -gt 1 ]`."""
 EMPTY = {"=": "-z", "==": "-z", "!=": "-n"}
-"""A comparison with the empty text is the same as a shorter test: `[ "$X" = "" ]` is `[ -z "$X" ]`. This table maps the
-operator of the comparison to the operator of the test: `=` to `-z`.
+"""Maps the operator of a comparison with the empty text to the operator of a shorter test: `[ "$X" = "" ]` is `[ -z
+"$X" ]`.
 """
 COMPARED = re.compile(r"([^<>=!]*)(?:([<>]=?|[=!]=)([^<>=!]*))?")
 
@@ -84,8 +82,8 @@ def _compared(texts: list[str]) -> bool | None:
 
 
 def concerns_unset(words: list[Word], state: Variables, operator: str = "-z") -> bool:
-    """Whether a condition is `[ -z "$X" ]` or `[ "$X" = "" ]`, and the script never sets the variable. With another
-    `operator`, the function looks for this operator instead of `-z`.
+    """Whether a condition is `[ -z "$X" ]` or `[ "$X" = "" ]` for a variable that the script never sets. Another
+    `operator` replaces `-z`.
     """
     texts = [one.text for one in words if one.text not in ("[", "]", "[[", "]]", "test")]
     if len(texts) == 3 and texts[1] in EMPTY and not texts[2]:
@@ -97,8 +95,8 @@ def concerns_unset(words: list[Word], state: Variables, operator: str = "-z") ->
 
 
 def both(one: bool | None, other: bool | None, link: str) -> bool | None:
-    """The outcome of `one && other` or `one || other`. `link` is the operator. In the operands and in the result, None
-    stands for an unknown outcome.
+    """The outcome of `one && other` or `one || other` (`link` is the operator); None is an unknown outcome, also of an
+    operand.
     """
     decides = link == "||"
     if one is decides or other is decides:

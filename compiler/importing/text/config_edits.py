@@ -21,7 +21,7 @@ LONGEST = 2000
 
 def split(texts: Sequence[str]) -> tuple[str, str, dict[str, str]] | None:
     """Split the words of a command of yq or jq. Returns the program, the name of its file ("" for standard input), and
-    the arguments of jq, each as JSON. None if another option changes the meaning of the program.
+    jq's arguments as JSON. None if another option may change the meaning of the program.
     """
     words, arguments = list(texts[1:]), {}
     rest: list[str] = []
@@ -107,7 +107,7 @@ def _in_json(text: str, keys: Sequence[str], value: str) -> str | None:
 
 
 def _in_yaml(text: str, keys: Sequence[str], value: str) -> str | None:
-    """Set a key in a YAML text and leave all other lines unchanged. None if the value of a key above it stands on one
+    """Set a key in a YAML text and leave all other lines unchanged. None if a key above it has its value on the same
     line, as in `a: {b: 1}`.
     """
     lines = text.rstrip("\n").split("\n") if text.strip() else []

@@ -1,5 +1,5 @@
-"""The entries of a configuration, which are keys with values and line numbers. The readers of YAML, JSON and shell
-scripts return them.
+"""The entries of a configuration: keys with values and line numbers, which the readers of YAML, JSON and shell scripts
+return.
 """
 
 from __future__ import annotations
@@ -16,18 +16,15 @@ MAX_NODES = 20_000
 MAX_DEPTH = 32
 
 LARGEST = 2.0**63
-"""A number is refused if its absolute value is this large: most YAML readers read 1e400 as infinity, and no setting
-accepts infinity.
-"""
+"""Numbers of this absolute value are refused: most YAML readers read 1e400 as infinity, which no setting accepts."""
 
 NUMBER = re.compile(r"[-+]?(\d[\d_]*\.?[\d_]*|\.\d[\d_]*)([eE][-+]?\d+)?")
 YES, NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
 class Unreadable(Exception):
-    """Raised for a configuration or script that cannot be imported. `line` counts from 1; 0 means that the line is
-    unknown. For a Python script, `kind` may be a constant such as NO_TRAINER, which classifies the reason; otherwise it
-    is "".
+    """Raised for a configuration or script that cannot be imported. `line` counts from 1, or is 0 if it is unknown. For
+    a Python script, `kind` may be a constant such as NO_TRAINER, which classifies the reason; otherwise it is "".
     """
 
     def __init__(self, message: str, line: int = 0, kind: str = "") -> None:
@@ -43,9 +40,9 @@ does not have the trainer's method, such as PPO. CLASSIFIER, OTHER_HEAD: the mod
 
 OWN_METHOD = (
     "the script has a trainer with its own method, which may change what is learned",
-    "compare the method with that of TRL's trainer; if both train alike, remove it from the script",
+    "compare the method with that of TRL's trainer; if both compute the same, remove it from the script",
 )
-"""The reason and the help text of the error for a script whose trainer overrides a method."""
+"""The reason and the help of the error for a script whose trainer overrides a method."""
 
 
 def checked(value: object, line: int) -> object:
@@ -53,14 +50,14 @@ def checked(value: object, line: int) -> object:
     character.
     """
     if isinstance(value, int | float) and not -LARGEST < value < LARGEST:
-        raise Unreadable("a number is larger than any setting takes", line)
+        raise Unreadable("a number is larger than any setting allows", line)
     if isinstance(value, str) and "\0" in value:
         raise Unreadable("a text contains a NUL character, which paths and names cannot contain", line)
     return value
 
 
 def listed(items: list[Entry]) -> list[Entry] | None:
-    """Return the items, or None if all of them are null: such a list counts as a missing value."""
+    """Return the items, or None if all of them are null, because such a list counts as a missing value."""
     return None if items and all(one.value is None for one in items) else items
 
 
@@ -69,9 +66,9 @@ class Entry:
     """A key of a configuration with its value, file and line. `value` is None, a bool, int, float or str, or a list or
     dict of entries.
 
-    `typed` is the text in the file, if it differs from the value: YAML 1.1 reads the text `no` as false. If the file
-    states the key twice with different values, YAML readers use the second value, and `earlier` is the line of the
-    first. `unset` is a variable in the value, such as `$LR`, that the script does not set.
+    `typed` is the text in the file if it differs from the value, such as `no`, which YAML 1.1 reads as false. If the
+    file has the key twice with different values, `earlier` is the line of the first value, which YAML readers ignore.
+    `unset` is a variable in the value, such as `$LR`, that the script does not set.
     """
 
     key: str
@@ -144,7 +141,7 @@ def plain(entry: Entry) -> object:
 
 
 SECRET = "(a secret)"
-"""What messages show instead of a secret."""
+"""The text that messages show instead of a secret."""
 
 
 def as_json(entry: Entry) -> str:
@@ -181,7 +178,7 @@ def number(entry: Entry) -> int | float | None:
     if not isinstance(entry.value, str):
         return entry.value
     text = entry.value.strip()
-    # a longer text is not matched, because this would take quadratic time
+    # matching a longer text would take quadratic time
     if len(text) > 64 or not NUMBER.fullmatch(text):
         return None
     value = float(text.replace("_", ""))
@@ -217,16 +214,16 @@ def words(entry: Entry) -> list[str] | None:
 
 
 def not_set(variable: str) -> tuple[str, str]:
-    """Why the value of a shell variable is unknown, for an error message. Returns the reason and the help text.
+    """Return the reason and the help of an error about a shell variable with an unknown value.
 
-    `variable` has one of three forms. `$X`: the script never sets the variable X. `$X (a, b)`: the value depends on a
-    condition that compares X with a and b. `${X}`: the branches of another condition set X to different values.
+    `variable` is `$X` if the script never sets X; `$X (a, b)` if a condition that compares X with a and b decides the
+    value; `${X}` if the branches of any other condition set X to different values.
     """
     cause, _, values = variable.partition(" (")
     name = cause.strip("${}")
     if values:
         why = f"the script does not set {cause}, and a condition on it decides the value"
-        return why, f"`--set {name}=VALUE` sets it; the script knows {values.removesuffix(')')}"
+        return why, f"`--set {name}=VALUE` sets it; the script compares it with {values.removesuffix(')')}"
     help_ = f"`--set {name}=VALUE` sets it" if name.isidentifier() or name.isdecimal() else "write its value"
     if variable.startswith("${"):
         return f"the branches of a condition, which the import cannot evaluate, set ${name} differently", help_

@@ -17,7 +17,8 @@ OWN_FOLDER = re.compile(
     r"""(?:cd\s+)?"?\$\(\s*dirname\s+(?:--\s+)?["']?\$\{?(?:BASH_SOURCE(?:\[0\])?|0)\}?["']?\s*\)((?:/\.\.)*)"?"""
     r"""(?:\s*(?:>\s*/dev/null\s*)?(?:2>&1\s*)?(?:&&|;)\s*pwd(?:\s+-P)?)?\s*"""
 )
-"""Matches commands such as `cd "$(dirname "$0")/.." && pwd`, which print the folder of the script or a folder above it.
+"""Matches commands that print the folder of the script or a folder above it, such as `cd "$(dirname "$0")/.." &&
+pwd`.
 """
 FOLDER = re.compile(r"""cd\s+(?:--\s+)?["']?([^"'&;|]+?)["']?\s*&&\s*pwd(?:\s+-P)?""")
 """Matches commands such as `cd "$DIR/.." && pwd`, which print the absolute path of a folder."""
@@ -41,24 +42,24 @@ VARIABLE = re.compile(r"\$(\d|[A-Za-z_]\w*|[@*])")
 DEPTH = 12
 """The largest depth of nested `${...}` and `$(...)`."""
 LOGIN = ("USER", "HOME", "LOGNAME", "PWD", "HOSTNAME", "TMPDIR", "SCRATCH", "SLURM_JOB_ID", "SLURM_SUBMIT_DIR")
-"""Variables that a login or a cluster always sets. If the values of several variables in a text are unknown, messages
-name one that is not in this list, because only that one needs `--set`.
+"""Variables that a login or a cluster always sets. Of several unknown variables in a text, messages name one that is
+not among them, because only that one needs `--set`.
 """
 MOST_NODES = 1000
-"""The largest number of nodes of a Slurm job for which an array with the nodes' names gets one element per node."""
+"""The largest number of nodes of a Slurm job for which an array of node names has an element for each node."""
 MOST_OPEN = 60
 """The largest depth of nested `$(...)` inside double quotes."""
 MOST_WORK = 4 * MAX_SIZE
-"""The maximum cost of reading a script. The cost is the sum of three counts: the characters of expanded variables, the
-characters of brackets inside quotes, and the variables that are copied for branches.
+"""The maximum cost of reading a script: the characters of expanded variables, plus the characters of brackets inside
+quotes, plus the variables that are copied for branches.
 """
 
 
 @mutable
 class Budget:
-    """The limit on the cost of reading a script, shared by all branches of the script. Without this limit, a short
-    script could take very long: values grow exponentially if each variable contains the previous variable twice, and
-    each branch of a condition copies all variables.
+    """The limit on the cost of reading a script, shared by all branches of the script. Without it, a short script could
+    take very long: values grow exponentially if each variable contains the previous one twice, and each branch of a
+    condition copies all variables.
     """
 
     spent: int = 0
@@ -67,16 +68,16 @@ class Budget:
         """Add to the cost. Raises Unreadable if it exceeds the limit."""
         self.spent += cost
         if self.spent > MOST_WORK:
-            raise Unreadable(f"following its variables takes more than {MOST_WORK} steps", line)
+            raise Unreadable(f"expanding its variables takes more than {MOST_WORK} steps", line)
 
 
 @mutable
 class Variables:
     """The variables of a shell script: strings (`known`), arrays, and associative arrays (`tables`).
 
-    If the value of a variable is not completely known, `missing` maps its name to the cause, which is the unset
-    variable in its value, such as `$1`. The name `NAME[@]` stands for the number of items of the array NAME.
-    `positional` are the arguments of the current function.
+    `missing` maps a variable whose value is not completely known to the cause, the unset variable in its value, such as
+    `$1`; in it, `NAME[@]` is the number of items of the array NAME. `positional` are the arguments of the current
+    function.
     """
 
     known: dict[str, str] = field(factory=dict)
@@ -95,8 +96,8 @@ class Variables:
         return Variables(dict(self.known), dict(self.missing), arrays, tables, self.positional, self.budget)
 
     def assign(self, name: str, value: str, missing: str = "", more: bool = False) -> None:
-        """Set a variable, as `NAME=value` does or, with `more`, `NAME+=value`. `missing` is the name of a
-        variable that the value uses and whose own value is unknown, or "".
+        """Set a variable, as `NAME=value` does or, with `more`, `NAME+=value`. `missing` is the unknown variable in the
+        value, or "".
         """
         before = self.known.get(name, "") if more else ""
         missing = missing or (self.missing.get(name, "") if more else "")
@@ -106,8 +107,8 @@ class Variables:
             self.missing[name] = missing
 
     def nodes(self, name: str) -> None:
-        """Set an array to the names of the Slurm job's nodes. Every name is unknown. The array has SLURM_NNODES items
-        if the script sets this variable, otherwise one.
+        """Set an array to the unknown names of the Slurm job's nodes: SLURM_NNODES items if the script sets this
+        variable, otherwise one.
         """
         count = self.known.get("SLURM_NNODES", "")
         names = ["$(scontrol)"] * (int(count) if WHOLE.fullmatch(count) and 0 < int(count) <= MOST_NODES else 1)
@@ -119,8 +120,8 @@ class Variables:
             self.missing[f"{name}[@]"] = "$(...)"
 
     def forget(self, name: str, cause: str = "") -> None:
-        """Record that a variable was set to an unknown value. In `missing`, it gets the cause or, without a cause,
-        `${NAME}`. (A variable that is never set has `$NAME` there.)
+        """Record that a variable was set to an unknown value: in `missing`, its cause is `cause` or else `${NAME}`
+        (`$NAME` would mean that it is never set).
         """
         self.known.pop(name, None)
         self.arrays.pop(name, None)
@@ -144,11 +145,11 @@ def joined(branches: list[Variables], before: Variables, cause: str = "") -> Var
 
 
 def _keep_arguments(out: Variables, name: str, branches: list[Variables]) -> None:
-    """Handle a variable that branches set to different commands or lists of arguments: keep the words that all values
-    have in common.
+    """If branches set a variable to different commands or lists of arguments, keep the words that all values have in
+    common.
 
-    For example, if only some branches append options, the words in front of the options are kept. If only some branches
-    put a wrapper such as `taskset -c 0-7` in front of the command, the command is kept.
+    For example, the words before options that only some branches append are kept, and so is a command to which only
+    some branches add a wrapper such as `taskset -c 0-7`.
     """
     is_array = any(name in one.arrays for one in branches)
     arrays = [one.arrays.get(name, []) for one in branches] if is_array else []
@@ -176,8 +177,8 @@ def _keep_arguments(out: Variables, name: str, branches: list[Variables]) -> Non
 
 
 def expand(text: str, state: Variables, line: int = 0, depth: int = 0) -> tuple[str, str]:
-    """Replace the known variables in a string by their values. Returns a pair: the new string, and the first variable
-    in it whose value is unknown, such as `$1` ("" if all values are known).
+    """Replace the known variables in a string by their values. Returns the new string, and the first unknown variable
+    in it, such as `$1`, or "".
     """
     out, missing, at = "", "", 0
     while at < len(text):
@@ -215,15 +216,15 @@ def expand(text: str, state: Variables, line: int = 0, depth: int = 0) -> tuple[
 
 
 def first_missing(one: str, other: str) -> str:
-    """The unknown variable to report for a word that contains two, `one` and `other`. It is `other` if every login sets
-    `one`, as it sets `$USER`; otherwise it is `one`.
+    """The variable to report for a word with two unknown variables: `other` if every login sets `one`, such as `$USER`;
+    otherwise `one`.
     """
     return other if other and (not one or one.strip("${}") in LOGIN) else one
 
 
 def closed(text: str, at: int, open: int = 0) -> int:
-    """The position after the bracket that closes the `(` or `{` at position `at`, or the end of the text if the bracket
-    is never closed. `open` is the number of brackets around this bracket.
+    """The position after the bracket that closes the `(` or `{` at position `at`, or the end of the text if there is
+    none. `open` is the number of brackets around it.
     """
     if open > MOST_OPEN:
         return len(text)
@@ -250,8 +251,8 @@ def closed(text: str, at: int, open: int = 0) -> int:
 
 
 def _parameter(inside: str, state: Variables, line: int, depth: int) -> tuple[str | None, str]:
-    """Expand `${inside}` or `$inside`. Returns a pair: the value, or None if it is unknown; and the unknown variable
-    that is the reason.
+    """Expand `${inside}` or `$inside`. Returns the value, or None if it is unknown, and the unknown variable that is
+    the reason.
     """
     found = OPERATION.fullmatch(inside)
     if inside in ("@", "*") and state.positional is not None:
@@ -287,13 +288,13 @@ def _parameter(inside: str, state: Variables, line: int, depth: int) -> tuple[st
 
 
 def _value(name: str, index: str | None, state: Variables, line: int, depth: int) -> tuple[str | None, str]:
-    """Return a pair: the value of a variable or of an array's item, or None if it is not set; and the unknown variable
-    that the value contains.
+    """Return the value of a variable or of an array's item, or None if it is not set, and the unknown variable in the
+    value.
     """
     if WHOLE.fullmatch(name) and int(name) and state.positional is not None:
         return state.positional[int(name) - 1] if int(name) <= len(state.positional) else "", ""
     if index is None and name not in state.known and name in state.arrays:
-        index = "0"  # `$ARRAY` stands for the first item of an array
+        index = "0"  # `$ARRAY` is the first item of an array
     if index is None:
         return state.known.get(name), state.missing.get(name, "")
     if index in ("@", "*"):
@@ -341,8 +342,8 @@ def _changed(value: str, rest: str, state: Variables, line: int, depth: int) -> 
 
 
 def numbered(inside: str, state: Variables, line: int, depth: int = 0) -> tuple[str, str]:
-    """Replace the variables in an arithmetic expression by their values; the variables may lack the `$`. Returns a
-    pair: the new expression, and the variable in it whose value is unknown, or "".
+    """Replace the variables in an arithmetic expression, also without `$`, by their values. Returns the new expression,
+    and the unknown variable in it, or "".
     """
     if depth > DEPTH:
         return inside, "$((...))"
@@ -354,15 +355,15 @@ def numbered(inside: str, state: Variables, line: int, depth: int = 0) -> tuple[
 
 
 def _arithmetic(inside: str, state: Variables, line: int, depth: int) -> tuple[str | None, str]:
-    """Compute `$((inside))`. Returns a pair: the value, or None if it is unknown; and the unknown variable."""
+    """Compute `$((inside))`. Returns the value, or None if it is unknown, and the unknown variable."""
     text, removed = numbered(inside, state, line, depth)
     value = None if removed else computed(text)
     return (None, removed or "$((...))") if value is None else (str(value), "")
 
 
 def _command(inside: str, state: Variables, line: int, depth: int) -> tuple[str | None, str]:
-    """Return a pair: the output of `$(inside)`, and an unknown variable in it. The output of `pwd` and of the commands
-    in `PRINTED` is computed here if their arguments are known; no command is executed.
+    """Return the output of `$(inside)`, and an unknown variable in it. The output of `pwd` and of the commands in
+    `PRINTED` is computed here if their arguments are known; no command is executed.
     """
     inside = inside.strip()
     own = OWN_FOLDER.fullmatch(inside)

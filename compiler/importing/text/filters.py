@@ -88,9 +88,8 @@ OLD = re.compile(
     r"(?P<begin>\^?)(?P<open>\(?)(?P<space>(?:\\s|\[\[:space:\]\]| )\*)?(?P<text>(?:[^][*^$+?(){}|\\]|\\[-./\"'$*])*)"
     r"(?:(?P<close>\))(?P<next>[^][*^$+?(){}|\\.]*))?(?:(?P<kind>\.|\\S|\[[^][]{1,40}\])(?P<many>[*+])(?P<tail>[^][*^$+?(){}|\\.]*))?(?P<end>\$?)"
 )
-"""Matches the patterns of sed that the import understands, such as `^\\(lr:\\).*`. Such a pattern consists of a plain
-text, an optional repeated character class such as `.*`, and an optional second plain text. Only the beginning may be in
-a group.
+"""Matches the patterns of sed that the import understands, such as `^\\(lr:\\).*`. Such a pattern has a plain text,
+which may be in a group, and optionally a repeated character class such as `.*` and a second plain text.
 """
 
 
@@ -115,8 +114,8 @@ def replaced(command: str, text: str, extended: bool = False) -> str | None:
 
 
 def _edited(text: str, find: Callable[[str, int], Found | None], new: str, every: bool, deletes: bool) -> str:
-    """Edit each line in which `find` finds something: replace what it finds by `new`, or, with `deletes`, delete the
-    line. Raises Untried.
+    """Replace what `find` finds in each line by `new`; with `deletes`, delete each line in which it finds something.
+    Raises Untried.
     """
     lines: list[str] = []
     for line in text.split("\n"):
@@ -141,9 +140,8 @@ Found = tuple[int, int, str]
 
 
 def _finder(pattern: str, extended: bool) -> Callable[[str, int], Found | None] | None:
-    """Return a function that searches a line for a pattern of sed, from a given position on. The function returns three
-    things: the beginning of the match, its end, and the text of the pattern's group. If the importer does not
-    understand the pattern, the result is None instead of a function.
+    """Return a function that searches a line for a pattern of sed, from a given position on, and returns the beginning
+    and end of the match and the text of the pattern's group. None if the importer does not understand the pattern.
     """
     if len(pattern) > LONGEST or (not extended and re.search(r"(?<!\\)[(+?{|]", pattern)):
         return None

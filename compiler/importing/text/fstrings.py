@@ -59,10 +59,10 @@ def _end(text: str, at: int, quote: str, formatted: bool) -> int:
 
 
 def _inner(inside: str, quote: str) -> str:
-    """The contents of an f-string, changed so that Python 3.11 can parse them: if the f-string is enclosed in double
-    quotes, double quotes inside its expressions become single quotes, and the other way round.
+    """The contents of an f-string, changed so that Python 3.11 can parse them: in an f-string with double quotes,
+    double quotes in expressions become single quotes, and vice versa.
 
-    An expression with a backslash, which Python 3.11 refuses, becomes an undefined name, so that its value is unknown.
+    An expression with a backslash, which Python 3.11 refuses, becomes an undefined name with an unknown value.
     """
     other = "'" if quote == '"' else '"'
     out: list[str] = []

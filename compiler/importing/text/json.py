@@ -1,5 +1,5 @@
-"""Read JSON as entries with the line of every key. A reader of YAML cannot be used, because it fails for DeepSpeed
-files that are indented with tabs.
+"""Read JSON as entries with the line of every key. (A YAML reader would fail for DeepSpeed files that are indented with
+tabs.)
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class _Reader:
     file: str
     at: int = 0
     counted: tuple[int, int] = (0, 1)
-    """A position in the text and the number of its line. The newlines before this position are already counted."""
+    """A position in the text and its line number: newlines are counted up to here."""
 
     def skip(self) -> int:
         found = _SPACE.match(self.text, self.at)
@@ -93,7 +93,7 @@ class _Reader:
         self.skip()
         at = line or self.line()
         if depth > MAX_DEPTH:
-            raise Unreadable(f"it is nested more than {MAX_DEPTH} deep", at)
+            raise Unreadable(f"it is nested more than {MAX_DEPTH} levels deep", at)
         if self.take("{"):
             return Entry(key, self.members(depth, f"{key}." if key else ""), self.file, at)
         if self.take("["):
@@ -130,7 +130,7 @@ class _Reader:
             if not self.take(":"):
                 raise self.wrong("`:` is expected")
             if key in out:
-                raise Unreadable(f"`{key[:60]}` is given twice, on line {out[key].line} and on line {line}", line)
+                raise Unreadable(f"the key `{key[:60]}` occurs twice, on line {out[key].line} and on line {line}", line)
             out[key] = self.value(prefix + key, depth + 1, line)
             if self.take("}"):
                 return out

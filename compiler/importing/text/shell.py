@@ -27,8 +27,7 @@ DECLARING = ("export", "declare", "readonly", "local", "typeset")
 COUNTING = re.compile(r"\(\(\s*(\w+)\s*=([^;]*);\s*\1\s*<(=?)([^;]*);\s*(?:\1\+\+|\+\+\1)\s*\)\)")
 """Matches the head of a counting loop, such as `((i = 0; i < 3; i++))`."""
 MOST_COMMANDS = 20_000
-"""The largest number of commands that are read. The commands in a function are counted for every call of the function.
-"""
+"""The largest number of commands that are read, including the commands of a function for each of its calls."""
 MOST_NESTED = 12
 """The largest depth of nested function calls and sourced files."""
 
@@ -60,9 +59,9 @@ def calls(
 
     Commands of a branch with a false condition are skipped. After a condition of unknown outcome, a variable keeps its
     value only if all branches agree. `loops` receives the values of each `for NAME in ...`, and the loop's body is read
-    once, with the first value. `read` is called to read the files that the script sources. `written` receives the texts
-    of the files that the script writes, as by `cat > FILE <<EOF`. `changed` receives the names of files whose new text
-    is unknown, each with the program that changes the file. Raises Unreadable for a quote that is never closed.
+    once, with the first value. `read` reads the files that the script sources. `written` receives the text of each file
+    that the script writes, as by `cat > FILE <<EOF`; `changed` receives each file whose new text is unknown, with the
+    program that changes it. Raises Unreadable for a quote that is never closed.
     """
     if len(text) > MAX_SIZE:
         raise Unreadable(f"it is longer than {MAX_SIZE} characters")
@@ -80,8 +79,8 @@ def calls(
 
 @mutable
 class _Shell(Branches):
-    """The state of a script while it is interpreted. Variables in `fixed` keep the value that the user gave. `out`
-    lists the commands found so far.
+    """The state of a script while it is interpreted. Variables in `fixed` keep the user's value; `out` has the commands
+    found so far.
     """
 
     fixed: dict[str, str] = field(factory=dict)
@@ -95,8 +94,8 @@ class _Shell(Branches):
     count: int = 0
     nested: int = 0
     lines: int | None = None
-    """None while the commands of the script itself are read. A number while the script sources another file: the
-    commands of this file are interpreted, but they are not recorded as commands of the script.
+    """None while the script itself is read, and a number while it sources another file, whose commands are interpreted
+    but not recorded.
     """
 
     def run(self, text: str, at: int = 0, line: int = 1) -> None:
@@ -108,7 +107,7 @@ class _Shell(Branches):
         while True:
             self.count += 1
             if self.count > MOST_COMMANDS:
-                raise Unreadable(f"following it takes more than {MOST_COMMANDS} commands", words.line)
+                raise Unreadable(f"interpreting it takes more than {MOST_COMMANDS} commands", words.line)
             block = self.inner(base)
             if block is not None and block.kind == "case" and not block.armed:
                 self.arm(words)
@@ -148,7 +147,7 @@ class _Shell(Branches):
         words.state, words.reading = self.state, not self.dead and runs is not False
         found = words.command()
         if state is not None and found == []:
-            # an assignment to an array after `&&` or `||`, as in `check && ARRAY+=(...)`, may or may not happen
+            # an assignment to an array after `&&` or `||`, as in `check && ARRAY+=(...)`, may be skipped
             self.state = joined([self.state, state], state)
         return found
 
@@ -232,7 +231,7 @@ class _Shell(Branches):
             return both(before, truth_of(found), link)
         runs = before if link == "&&" else None if before is None else not before
         if before is None and link == self.unset:
-            runs = True  # the condition tests a variable that is never set, as in `[ -z "$X" ] && X=5`
+            runs = True  # the condition tests a variable that the script never sets, as in `[ -z "$X" ] && X=5`
         if runs is False or (runs is None and _is_ending(found)):
             return before
         inner = Block("if", found[0].line, self.state.copy(), runs)
@@ -326,8 +325,8 @@ class _Shell(Branches):
             self.state.assign(name, part)
 
     def read_lines(self, texts: list[str]) -> None:
-        """Set the array in `mapfile -t NAME < <(command)`. Its items are unknown. Their number is known only if the
-        command lists the nodes of a Slurm job.
+        """Set the array in `mapfile -t NAME < <(command)`. The items are unknown; only for the nodes of a Slurm job,
+        their number is known.
         """
         name = next((one for one in texts if re.fullmatch(r"[A-Za-z_]\w*", one)), "MAPFILE")
         if "scontrol" in " ".join(texts):
@@ -354,8 +353,8 @@ class _Shell(Branches):
     # -- loops -------------------------------------------------------------------------------------------------------
 
     def loop(self, found: list[Word]) -> None:
-        """Begin a loop. Its body is read once, with the first value. A loop over the arguments of the script is
-        skipped, because they are not known.
+        """Begin a loop. Its body is read once, with the first value. A loop over the script's arguments is skipped,
+        because they are unknown.
         """
         self.begin(Block("loop", found[0].line, self.state.copy()))
         name = found[1].text if len(found) > 1 else ""

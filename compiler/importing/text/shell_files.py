@@ -1,6 +1,5 @@
-"""The files that a shell script writes before the training, such as a configuration by `cat > FILE <<EOF`. If a command
-copies a file or replaces words in it, the new text is computed. If any other command writes a file, the text of the
-file is unknown.
+"""The files that a shell script writes before the training, such as a configuration by `cat > FILE <<EOF`. The text of
+a file that a command copies, or in which it replaces words, is computed; that of any other written file is unknown.
 """
 
 from __future__ import annotations
@@ -20,24 +19,19 @@ VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
 ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
 CONFIGURATIONS = (".yaml", ".yml", ".json")
 INLINE = "inline-"
-"""The beginning of the file names for Python code in a shell script (`python -c CODE`): the first code becomes the file
-`inline-1.py`.
-"""
+"""The beginning of the names under which Python code of a shell script (`python -c CODE`) is stored: `inline-1.py`."""
 INLINE_TRAINS = re.compile(r"Trainer|\.train\(")
 """Matches Python code in a shell script that may train. Code without a match, such as `print(torch.__version__)`, is
 not imported.
 """
 READING = ("cat", "tee", "envsubst", "sed", "yq", "jq")
-"""Commands that read standard input, which comes from `< FILE`, from a here-document, or by a pipe from the previous
-command.
-"""
+"""Commands whose standard input is interpreted: `< FILE`, a here-document, or a pipe from the previous command."""
 
 
 @mutable
 class Files:
-    """The files that a script writes. `written` maps a file to its text. If the text is unknown, `changed` maps the
-    file to the program that wrote it. `read` reads a file of the repository. `printed` is the output of the last
-    command.
+    """The files that a script writes. `written` maps a file to its text; `changed` maps a file with unknown text to the
+    program that wrote it. `read` reads a file of the repository, and `printed` is the output of the last command.
     """
 
     read: Callable[[str], bytes | None] | None = None
@@ -47,8 +41,8 @@ class Files:
     budget: Budget = field(factory=Budget)
 
     def command(self, found: list[Word], words: list[Word], body: str | None, state: Variables) -> None:
-        """Interpret one command. `found` are all its words, `words` are those that do not belong to a redirection, and
-        `body` is its here-document.
+        """Interpret one command. `found` are all its words, `words` the words without redirections, and `body` its
+        here-document.
         """
         first = next((n for n, one in enumerate(words) if not ASSIGNED.match(one.text)), 0)
         own = {name: one for name, _, one in (word.text.partition("=") for word in words[:first])}
@@ -74,9 +68,8 @@ class Files:
             self.printed = made
 
     def inline(self, words: list[Word], body: str | None) -> list[Word]:
-        """Handle a command that runs code from its own text, as in `python -c CODE` or `python - <<EOF`. If the code
-        trains, it is stored as a file in `written`. Returns the command's words, in which the file's name replaces the
-        code.
+        """If a command such as `python -c CODE` or `python - <<EOF` has code that trains, store the code as a file in
+        `written`. Returns the command's words, with the file's name instead of the code.
         """
         at = next((n for n, one in enumerate(words) if re.match(r"(?:.*/)?python[\d.]*$", one.text)), len(words))
         rest = [one for one in words[at + 1 :] if one.text != "-u"]
@@ -126,8 +119,8 @@ class Files:
         return config_edits.assigned(program[0], text, program[2], {**known, **own})
 
     def write(self, name: str, text: str | None, more: bool, head: str) -> None:
-        """Set the text of a file or, with `more`, add to it. If the text is None, the file counts as changed by the
-        program `head`.
+        """Set the text of a file or, with `more`, append to it. If `text` is None, record that the program `head`
+        changes the file.
         """
         before = self.text(name) if more else ""
         if text is None or before is None or len(text) + len(before) > MAX_SIZE:
@@ -147,8 +140,8 @@ class Files:
         return None if data is None or len(data) > MAX_SIZE else data.decode("utf-8-sig", "replace")
 
     def replaced(self, commands: list[str], text: str | None, extended: bool = False) -> str | None:
-        """Apply sed's commands `s/OLD/NEW/g` to a text in their order. None if one of the commands is another command
-        of sed. `extended` is the option -E.
+        """Apply sed's commands `s/OLD/NEW/g` to a text in order; None if there is any other command of sed. `extended`
+        is the option -E.
         """
         for one in [part.strip() for command in commands for part in command.split("\n") if part.strip()]:
             self.budget.spend(len(text or ""))
@@ -174,8 +167,8 @@ def _redirections(texts: list[str]) -> tuple[str, str, bool]:
 
 
 def _with_variables(text: str, only: str, state: Variables) -> str:
-    """Replace `$NAME` and `${NAME}` in a text as envsubst does. With `only`, just the variables that `only` names are
-    replaced.
+    """Replace `$NAME` and `${NAME}` in a text as envsubst does. With `only`, replace only the variables that it
+    names.
     """
     names = {one[0] or one[1] for one in VARIABLE.findall(only)}
 

@@ -12,9 +12,7 @@ from xpc.grammar.record import field, mutable, record
 
 ENDS = ";&|\n"
 WORDS_GIVEN = re.compile(r"\$(?:[@*]|\{[@*](?::\d+)?\})")
-"""Matches `$@` and `$*`, which stand for the arguments of the script. An import assumes that the script has no
-arguments.
-"""
+"""Matches `$@` and `$*`, the arguments of the script, which an import assumes to be empty."""
 ARRAY = re.compile(r"\$\{(!?)(\w+)\[[@*]\]\}")
 HOSTS_LISTED = re.compile(rf"\s*\$\(\s*{HOSTS.pattern}\)\s*")
 UNQUOTED = re.compile(r"\$\(|`")
@@ -40,8 +38,8 @@ COMPUTED = re.compile(r"\s*(\w+)\s*(?:([-+*/%]?)=(?!=)(.*)|(\+|-)\4\s*)", re.S)
 
 @record
 class Word:
-    """An expanded word of a command, with its line. If the word contains a variable that the script does not set, such
-    as `$LR`, `open` is this variable. If the word is completely known, `open` is "".
+    """An expanded word of a command, with its line. `open` is an unset variable in the word, such as `$LR`, or "" if
+    the word is completely known.
     """
 
     text: str
@@ -71,7 +69,7 @@ class Words:
         self.body, sets = None, False
         while self.at < len(self.text):
             character = self.text[self.at]
-            if self.text[self.at :] == "\\":  # the text ends with a backslash
+            if self.text[self.at :] == "\\":  # the script's text ends with a backslash
                 self.skip(1)
             elif self.text.startswith(("\\\n", "\\\r\n"), self.at):
                 self.skip(2 + (self.text[self.at + 1] == "\r"))
@@ -124,8 +122,8 @@ class Words:
         return Word(f"{name}={text}", line, removed)
 
     def function(self) -> tuple[str, int, int] | None:
-        """Skip a function definition at the current position. Returns three values: the name of the function, and the
-        position and the line where its body begins. None if no definition begins here.
+        """Skip a function definition at the current position. Returns the function's name, and the position and line
+        where its body begins; None if no definition begins here.
         """
         found = self.function_head()
         if found is None:
@@ -177,7 +175,7 @@ class Words:
         rest = Words(self.text, self.state, location + 1, self.line + 1)
         body = rest.document(found)
         lines = self.text.count("\n", location + 1, rest.at)
-        # the here-document is replaced by newlines and blanks, so that all positions and line numbers stay the same
+        # replace the here-document by newlines and blanks, so that later positions and line numbers do not change
         blank = "\n" * lines + " " * (rest.at - location - 1 - lines)
         self.text = self.text[: location + 1] + blank + self.text[rest.at :]
         return body
@@ -237,8 +235,8 @@ class Words:
         )
 
     def expanded_word(self, end: str = "") -> list[Word]:
-        """Read the next word and expand it. It becomes several words if it is an array such as `"${ARRAY[@]}"`, or
-        `"$@"`, which stands for the arguments of the current function.
+        """Read the next word and expand it. An array such as `"${ARRAY[@]}"`, or `"$@"` (the arguments of the current
+        function), becomes several words.
         """
         start, line = self.at, self.line
         word = self.word(end)
@@ -263,7 +261,7 @@ class Words:
                     for one in _each(braces)]  # fmt: skip
         output = word.text.startswith("$(") and closed(word.text, 1) == len(word.text)  # the output of a command
         if unquoted and "$" in raw and ASSIGNMENT.fullmatch(raw) is None and not raw.startswith("$(") and not output:
-            parts = PART.findall(word.text)  # the value is split into words, as the shell does for `$LAUNCHER train.py`
+            parts = PART.findall(word.text)  # split the value into words, as the shell does for `$LAUNCHER train.py`
             if len(parts) > 1 or not word.open:
                 return [Word(part, line, word.open if "$" in part else "") for part in parts]
         return [word]
@@ -329,7 +327,7 @@ class Words:
                 at += 2
             elif self.text.startswith(("$(", "${"), at):
                 stop = closed(self.text, at + 1)
-                # the bracket may never be closed, so the search may go on to the end of the text
+                # an unclosed bracket may extend the search to the end of the text
                 self.state.budget.spend(stop - at, line)
                 if stop >= len(self.text) and self.text[-1:] != (")" if self.text[at + 1] == "(" else "}"):
                     stop = at + 1

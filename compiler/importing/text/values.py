@@ -10,7 +10,7 @@ from xpc.compiler.importing import keys
 KEYS = keys.load("trl/keys.toml")
 ATTENTION, DTYPES, SCHEDULES = (KEYS[name].values for name in ("attn_implementation", "dtype", "lr_scheduler_type"))
 RENAMES = KEYS.column("renamed")
-"""Maps the name of an argument in older or newer versions to its name in the table of settings."""
+"""Maps an argument's name in older or newer versions of the libraries to its name in the table of settings."""
 
 TRACKERS = ("wandb", "trackio", "tensorboard", "mlflow", "swanlab", "clearml")
 OTHER_TRACKERS = ("azure_ml", "codecarbon", "comet_ml", "dagshub", "dvclive", "flyte", "neptune")
@@ -19,8 +19,8 @@ OTHER_TRACKERS = ("azure_ml", "codecarbon", "comet_ml", "dagshub", "dvclive", "f
 
 @cache
 def optimizers() -> dict[str, str]:
-    """Maps transformers' name of each optimizer to xpc's name. `adamw` is not among xpc's names, because in a spec it
-    stands for the default.
+    """Maps transformers' name of each optimizer to xpc's name. xpc's `adamw` is excluded, because in a spec it means
+    the default.
     """
     out: dict[str, str] = dict(KEYS["optim"].values)
     for name in stacks.names():

@@ -1,4 +1,4 @@
-"""Read YAML as entries with line numbers. PyYAML only parses the document tree; no tag creates a Python object.
+"""Read YAML as entries with line numbers. PyYAML only parses the document tree, so no tag creates a Python object.
 
 Pitfalls of YAML 1.1: `no`, `off` and `yes` are bools, but their entries also have the text; `2e-5` is a string, which
 `entries.number` reads as a number; `1:30` and dates stay strings; if a key is repeated, its last value counts.
@@ -108,14 +108,16 @@ class _Builder:
     def known(self, node: yaml.Node, kind: str) -> None:
         if node.tag != CORE + kind:
             raise Unreadable(
-                f"the tag `{node.tag[:60]}` is not read: write the value without a tag", node.start_mark.line + 1
+                f"the tag `{node.tag[:60]}` is not supported: write the value without it",
+                node.start_mark.line + 1,
             )
 
     def scalar(self, node: yaml.ScalarNode) -> tuple[object, str]:
         written, kind = node.value, node.tag.removeprefix(CORE)
         if not node.tag.startswith(CORE) or kind not in ("str", "int", "float", "bool", "null", "timestamp", "value"):
             raise Unreadable(
-                f"the tag `{node.tag[:60]}` is not read: write the value without a tag", node.start_mark.line + 1
+                f"the tag `{node.tag[:60]}` is not supported: write the value without it",
+                node.start_mark.line + 1,
             )
         if kind == "null":
             return None, ""

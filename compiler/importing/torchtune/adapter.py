@@ -1,5 +1,5 @@
-"""Import torchtune's LoRA and QLoRA. Names of layers are replaced by those in the published model: output_proj by
-o_proj.
+"""Import torchtune's LoRA and QLoRA. Names of layers become those of the published model: `output_proj` becomes
+`o_proj`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,7 @@ from xpc.compiler.importing.torchtune.keys import FUSED, KEYS, component
 
 
 def adapter(draft: Draft, entries: Entries, alone: bool) -> None:
-    """Set LoRA or QLoRA from the model's component, such as `lora_llama3_8b`. `alone` is true for a single-device
-    recipe.
-    """
+    """Set LoRA or QLoRA from the model's component, such as `lora_llama3_8b`. `alone` means a single-device recipe."""
     parts = component(entries.get("model")).split(".")
     name, family = parts[-1], parts[2] if len(parts) > 3 else ""
     inside = {} if "model" not in entries else entries["model"].mapping
@@ -42,15 +40,15 @@ def adapter(draft: Draft, entries: Entries, alone: bool) -> None:
     elif four or not alone:
         draft.drop(
             "save_adapter_weights_only",
-            "torchtune saves merged weights and adapters; the spec saves only adapters: "
-            + ("a base of 4 bits is not merged" if four else "no process has the complete weights"),
+            "torchtune saves merged weights and adapters; the spec saves only adapters, because "
+            + ("a run does not merge into a 4-bit base" if four else "no process has the complete weights"),
             only,
         )
     else:
-        draft.put("save.merge", True, only, "torchtune saves the merged weights, too")
+        draft.put("save.merge", True, only, "torchtune also saves the merged weights")
     held = draft.settings.get("model.dtype")
     if held is not None and held.text == "bf16":
-        draft.differs("lora_rank", "torchtune keeps the adapters in bf16, a bundle in fp32")
+        draft.differs("lora_rank", "torchtune keeps the adapters in bf16; a bundle keeps them in fp32")
 
 
 def _targets(draft: Draft, inside: Entries, fused: bool) -> None:

@@ -20,8 +20,8 @@ from xpc.grammar.package_data import read_table
 from xpc.grammar.record import evolve, record
 
 LONGEST = 4096
-"""The sequence length, in tokens, for a file without `max_seq_len`. It is long, because torchtune then truncates no
-row.
+"""The sequence length, in tokens, for a file without `max_seq_len`. It is long, because torchtune truncates no row of
+such a file.
 """
 
 
@@ -30,8 +30,8 @@ class Rows:
     """A dataset component of torchtune. `shape` is its row format, and `source` is its default repository. The columns
     have torchtune's names.
 
-    `train_on_input` is true if the loss includes prompts. If a text does not fit in a packed sequence, `goes_on` says
-    whether the next sequence continues it.
+    `train_on_input` is true if the loss includes prompts, `goes_on` if a text that does not fit in a packed sequence
+    continues in the next one.
     """
 
     shape: str
@@ -52,7 +52,7 @@ def components() -> dict[str, Rows]:
 
 
 TEMPLATE = (
-    "torchtune puts its own tokenizer's special tokens around each message, and the loss includes those before an "
+    "torchtune puts special tokens of its own tokenizer around each message, and its loss includes those before an "
     "answer; the spec {}"
 )
 
@@ -74,20 +74,25 @@ def data(draft: Draft, entries: Entries) -> None:
         draft.default("batch.packing", False, "not set: torchtune's default")
     if on:
         if shapes and shapes[0].goes_on:
-            draft.put("batch.packing.strategy", "bfd_split", None, "torchtune continues a cut row in the next sequence")
-        draft.differs("packed", "torchtune packs rows in their order; the spec packs them by their lengths")
+            draft.put(
+                "batch.packing.strategy",
+                "bfd_split",
+                None,
+                "torchtune continues a row that does not fit in the next packed sequence",
+            )
+        draft.differs("packed", "torchtune packs rows in their order; the spec packs them by length")
     _length(draft, entries, on)
 
 
 def _length(draft: Draft, entries: Entries, packed: bool) -> None:
     tokenizer = entries.get("tokenizer")
     inside = {} if tokenizer is None else tokenizer.mapping
-    draft.note(inside.get("_component_"), "the tokenizer is the model's own")
+    draft.note(inside.get("_component_"), "the spec uses the model's own tokenizer")
     template, most = inside.get("prompt_template"), inside.get("max_seq_len")
     if template is not None and template.empty:
         draft.note(template, "null: none")
     elif template is not None:
-        draft.drop("prompt_template", "torchtune puts its own words around each turn; the spec uses the "
+        draft.drop("prompt_template", "torchtune puts its own text around each turn; the spec uses the "
                       "tokenizer's chat template", template)  # fmt: skip
     if most is not None and not most.empty:
         draft.setting("batch.seq", most)
@@ -106,12 +111,12 @@ def _source(draft: Draft, entry: Entry, shapes: list[Rows]) -> None:
     name = (text(made) or "").rpartition(".")[2] if made is not None else ""
     rows = components().get(name)
     if made is None or rows is None:
-        draft.error(made or entry, "a spec has no equivalent of this builder in torchtune.datasets",
+        draft.error(made or entry, "a spec has no equivalent of this dataset of torchtune",
                     "`--data` names the rows")  # fmt: skip
         return
     rows = _columns(draft, rows, inside)
     if (METHODS[draft.method].shapes[0] == "preference") != (rows.shape == "preference"):
-        draft.error(made, f"{draft.method} does not train on rows of {rows.shape}")
+        draft.error(made, f"{draft.method} does not train on rows of the format {rows.shape}")
         return
     shapes.append(rows)
     _reference(draft, rows, inside, made)
@@ -125,21 +130,23 @@ def _source(draft: Draft, entry: Entry, shapes: list[Rows]) -> None:
         elif one is not None:
             draft.setting(KEYS[f"dataset.{key}"].setting, one)
             if key == "new_system_prompt":
-                draft.differs(key, "torchtune replaces the rows' system prompts by it; the spec adds it where "
-                              "there is none", one)  # fmt: skip
+                draft.differs(key, "torchtune replaces the rows' system prompts by it; the spec adds it to rows "
+                              "without one", one)  # fmt: skip
     _plain(draft, rows, inside)
 
 
 def _plain(draft: Draft, rows: Rows, inside: Entries) -> None:
     end, across, most = (inside.get(key) for key in ("add_eos", "split_across_pack", "max_seq_len"))
     if end is not None and not boolean(end):
-        draft.drop("add_eos", "torchtune writes no end token after a text; the spec writes the tokenizer's", end)
+        draft.drop(
+            "add_eos", "torchtune writes no end token after a text; the spec writes the tokenizer's end token", end
+        )
     elif end is not None:
-        draft.note(end, "the end token is written")
+        draft.note(end, "the spec writes an end token after each text, too")
     if across is not None and boolean(across) == rows.goes_on:
         draft.note(across, "the component's default")
     elif across is not None:
-        draft.error(across, "in a spec, packing splits rows of plain text, and never rows with answers")
+        draft.error(across, "packing in a spec splits rows of plain text, and never rows with answers")
     if most is not None and most.empty:
         draft.note(most, "null: none")
     elif most is not None and integer(most) is not None:
@@ -147,7 +154,7 @@ def _plain(draft: Draft, rows: Rows, inside: Entries) -> None:
     if rows.shape == "text":
         return
     words = {
-        "alpaca": "writes the prompt and the answer without marks",
+        "alpaca": "writes the prompt and the answer without special tokens between them",
         "prompt_completion": "renders them as turns by the tokenizer's chat template",
         "preference": "renders pairs of conversations by the tokenizer's chat template, and joins the texts of "
         "other pairs",
@@ -156,7 +163,7 @@ def _plain(draft: Draft, rows: Rows, inside: Entries) -> None:
 
 
 def _columns(draft: Draft, rows: Rows, inside: Entries) -> Rows:
-    """The rows of the dataset component, with the column names and the conversation style that the file states."""
+    """The rows of the dataset component, changed by the column names and the conversation style in the file."""
     mapped, column, turns, style = (
         inside.get(key) for key in ("column_map", "column", "conversation_column", "conversation_style")
     )
@@ -184,9 +191,7 @@ def _columns(draft: Draft, rows: Rows, inside: Entries) -> Rows:
 
 
 def _reference(draft: Draft, rows: Rows, inside: Entries, made: Entry) -> None:
-    """Add a data source: the repository or the file that the configuration names or, if it names none, the component's
-    default repository.
-    """
+    """Add a data source: the repository or file in the configuration, or else the component's default repository."""
     location, files, config, split = (inside.get(key) for key in ("source", "data_files", "name", "split"))
     config = inside.get("subset", config)
     if location is None and rows.source is None:
@@ -216,15 +221,13 @@ def _reference(draft: Draft, rows: Rows, inside: Entries, made: Entry) -> None:
     draft.sources.append(evolve(found, columns=columns, format=shape, chat=chat, location=made))
     if rows.source == "lvwerra/stack-exchange-paired" and location is None:
         draft.differs(
-            "dataset", "torchtune reads the folder data/rl of the repository; the spec reads all of it (`--data` names "
+            "dataset", "torchtune reads only the folder data/rl of the repository; the spec reads all (`--data` names "
             "a copy of the folder)", made
         )  # fmt: skip
 
 
 def _loss(draft: Draft, rows: Rows, entry: Entry | None) -> None:
-    """Set whether the loss includes the prompts. `train_on_input` states it; if it is missing, the default of the
-    component decides.
-    """
+    """Set whether the loss includes the prompts, from `train_on_input` or else the component's default."""
     prompts_too = rows.train_on_input if entry is None or entry.empty else boolean(entry) is True
     path = "" if rows.shape == "preference" else formats.mask(rows.shape)
     if path:
@@ -234,5 +237,5 @@ def _loss(draft: Draft, rows: Rows, entry: Entry | None) -> None:
             entry,
             "the rows have no separate answers"
             if rows.shape == "text"
-            else "the prompt of a pair cancels out in the loss",
+            else "the prompt of a preference pair cancels out in the loss",
         )

@@ -10,10 +10,10 @@ from xpc.compiler.importing.text.entries import Entries, Entry, text
 
 KEYS = load("torchtune/keys.toml")
 RECIPES = ("policy_model", "ppo_epochs", "teacher_model", "kd_loss", "quantizer")
-"""Keys that occur only in recipes that a spec cannot express, such as PPO and distillation. A file with one of these
-keys is not imported.
+"""Keys that occur only in recipes that a spec cannot express, such as PPO and distillation, so that a file with such a
+key is not imported.
 """
-NO_TRAINING = "it names no optimizer: a file for evaluation, generation or quantization does not train"
+NO_TRAINING = "it names no optimizer, so it trains nothing: it may be for evaluation, generation or quantization"
 VISION = "xpc does not import recipes with images"
 
 COSINE = ("torchtune.training.lr_schedulers.get_cosine_schedule_with_warmup",
@@ -24,8 +24,8 @@ PUBLISHERS = {
     "llama": "meta-llama", "code_llama": "meta-llama", "mistral": "mistralai", "gemma": "google", "phi": "microsoft",
     "qwen": "Qwen",
 }  # fmt: skip
-"""Maps the beginning of the name of a package in torchtune.models to the publisher of its models on the hub. For
-example, the package `llama3_1` has models of `meta-llama`.
+"""Maps the beginning of a package's name in torchtune.models to the publisher of its models on the hub: `llama3` to
+`meta-llama`.
 """
 FOLDERS = r"(?:Meta-Llama|Llama|CodeLlama|Mistral|gemma|[Pp]hi|Qwen)-?[\w.\-]*"
 """Matches the name of a folder to which `tune download PUBLISHER/NAME` writes the model."""
@@ -43,6 +43,6 @@ def at(entries: Entries, path: str) -> Entry | None:
 
 
 def component(entry: Entry | None) -> str:
-    """The class or function that `_component_` names, such as `torch.optim.AdamW`. "" if there is no `_component_`."""
+    """The class or function in `_component_`, such as `torch.optim.AdamW`; "" if there is none."""
     made = None if entry is None else entry.mapping.get("_component_")
     return (text(made) if made is not None else None) or ""

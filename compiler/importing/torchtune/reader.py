@@ -1,5 +1,4 @@
-"""Import torchtune's YAML for the full, LoRA and DPO recipes. The spec states the defaults of the components in a
-recipe.
+"""Import torchtune's YAML for the full, LoRA and DPO recipes. The spec states the defaults of a recipe's components.
 
 Source: torchtune 0.6.1, recipes/full_finetune_*.py, lora_finetune_*.py, *_dpo_*.py and the components that they build.
 """
@@ -109,9 +108,7 @@ def _with(entry: Entry, value: object) -> Entry:
 
 
 def _refused(entries: Entries) -> tuple[Entry, str] | None:
-    """Return a pair: the first key that prevents the import of the file, and the reason. None if there is no
-    such key.
-    """
+    """Return the first key that prevents the import of the file, and the reason; None if there is none."""
     for key in RECIPES:
         one = entries.get(key)
         if one is not None and not one.empty and "optimizer" in entries:
@@ -134,8 +131,8 @@ def _single_device(entries: Entries, file: str) -> bool:
 
 
 def _model(draft: Draft, entries: Entries, overrides: Overrides) -> None:
-    """Set the model. If the name of the checkpoint folder is one that `tune download` writes, such as
-    `Qwen2.5-3B-Instruct`, the model is the repository of this name on the hub; otherwise it is the folder.
+    """Set the model. A checkpoint folder with a name that `tune download` writes, such as `Qwen2.5-3B-Instruct`,
+    becomes the hub repository of this name; otherwise the model is the folder.
     """
     made, folder = at(entries, "model._component_"), at(entries, "checkpointer.checkpoint_dir")
     parts = component(entries.get("model")).split(".")
@@ -147,7 +144,9 @@ def _model(draft: Draft, entries: Entries, overrides: Overrides) -> None:
     path = (text(folder) or "").rstrip("/").removesuffix("/original") if folder is not None else ""
     name = path.rpartition("/")[2]
     if folder is None or not path:
-        draft.warn(folder, "no folder of weights is named", "`--model` names the model") if not draft.model else None
+        draft.warn(
+            folder, "the file names no folder of weights", "`--model` names the model"
+        ) if not draft.model else None
         return
     if draft.model:
         draft.note(folder, "`--model` names another")
@@ -157,7 +156,7 @@ def _model(draft: Draft, entries: Entries, overrides: Overrides) -> None:
     name = re.sub(r"(?<=\d)_(?=\d)", ".", name)
     if overrides.read(f"{path}/config.json") is None and publisher is not None and re.fullmatch(FOLDERS, name):
         draft.model = f"{publisher}/{name}"
-        draft.mark(folder, "mapped", f"train {draft.model}", f"the folder that `tune download {draft.model}` writes")
+        draft.mark(folder, "mapped", f"train {draft.model}", f"`tune download {draft.model}` writes this folder")
     else:
         draft.model = quoted(path)
         draft.mark(folder, "mapped", f"train {draft.model}")
@@ -184,18 +183,18 @@ def _run(draft: Draft, entries: Entries) -> None:
             most,
         )
     if seed is not None and seed.empty:
-        draft.note(seed, "null: torchtune chooses a new seed at each start, and a bundle has a fixed seed")
+        draft.note(seed, "null: torchtune chooses a new seed at each start; a bundle has a fixed seed")
     elif seed is not None:
         draft.setting("seed", seed)
     word = DTYPES.get((text(dtype) or "") if dtype is not None else "bf16")
     if dtype is not None and word not in ("bf16", "fp32"):
-        draft.error(dtype, "torchtune trains in bf16 and fp32 only", "write `dtype: bf16`")
+        draft.error(dtype, "torchtune trains only in bf16 and fp32", "write `dtype: bf16`")
     elif dtype is not None and word is not None:
         draft.put("precision", word, dtype)
         draft.put("model.dtype", word, dtype)
     resume = entries.get("resume_from_checkpoint")
     if resume is not None and resume.off:
-        draft.note(resume, "no checkpoint is named; a bundle resumes from its own checkpoints")
+        draft.note(resume, "the file names no checkpoint; a bundle resumes from its own checkpoints")
 
 
 def _optimizer(draft: Draft, entries: Entries) -> None:
@@ -240,7 +239,7 @@ def _optimizer(draft: Draft, entries: Entries) -> None:
 def _schedule(draft: Draft, entry: Entry | None) -> None:
     made = None if entry is None else entry.mapping.get("_component_")
     if entry is None or entry.empty or made is None:
-        draft.put("schedule", "constant", None, "not set: the rate is constant")
+        draft.put("schedule", "constant", None, "not set: the learning rate is constant")
         return
     if text(made) not in COSINE:
         draft.error(made, "xpc has no such schedule", "`xpc explain schedule` lists them")
@@ -253,7 +252,7 @@ def _schedule(draft: Draft, entry: Entry | None) -> None:
     elif warm is not None:
         draft.error(warm, "the value must be a whole number")
     if cycles is not None and number(cycles) == 0.5:
-        draft.note(cycles, "half a cycle: the rate falls to zero and does not rise again")
+        draft.note(cycles, "half a cycle: the learning rate falls to zero and does not rise again")
     elif cycles is not None:
         draft.error(cycles, "xpc has no such schedule")
 
@@ -276,7 +275,7 @@ def _loss(draft: Draft, entries: Entries, loss: str) -> None:
             draft.setting(KEYS[f"loss.{key}"].setting, one)
     reference, own = at(entries, "ref_checkpointer.checkpoint_dir"), at(entries, "checkpointer.checkpoint_dir")
     if reference is not None and own is not None and reference.value == own.value:
-        corpus.everything(draft, entries["ref_checkpointer"], "the reference is the initial model")
+        corpus.everything(draft, entries["ref_checkpointer"], "the reference model is the initial model")
     elif reference is not None:
         draft.error(reference, KEYS["ref_checkpointer"].refused)
         corpus.everything(draft, entries["ref_checkpointer"], "the reference is refused")
@@ -291,7 +290,7 @@ def _memory(draft: Draft, entries: Entries, alone: bool) -> None:
     if draft.on(away):
         draft.note(away, "activations are recomputed")
         draft.warn(away, "activations are recomputed instead of offloaded: this changes memory, not the loss")
-    draft.default("strategy", "ddp" if alone else "fsdp", "torchtune's recipes for several devices shard by FSDP2")
+    draft.default("strategy", "ddp" if alone else "fsdp", "torchtune's distributed recipes shard with FSDP2")
     if cpu is not None and not cpu.off and not alone:
         draft.put("strategy.offload", "cpu", cpu)
     elif cpu is not None:

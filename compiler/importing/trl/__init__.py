@@ -1,1 +1,1 @@
-"""Import keys of TRL, transformers and PEFT. The importers of other tools also use these modules."""
+"""Import keys of TRL, transformers and PEFT, also for the importers of other tools."""

@@ -17,9 +17,7 @@ from xpc.grammar.tree import quoted
 PART = re.compile(r"[A-Za-z0-9_.\-]+")
 SPLIT = re.compile(r"([A-Za-z0-9_.\-]+)(?:\[(?:0%?)?:([A-Za-z0-9_.%\-]+)\])?")
 LONG = 200
-"""The maximum length, in characters, of a system prompt that is written into the spec. A longer prompt is written to a
-file.
-"""
+"""The largest number of characters of a system prompt in the spec; a longer prompt is written to a file."""
 
 
 def corpus(draft: Draft, named: Entries) -> None:
@@ -41,7 +39,7 @@ def corpus(draft: Draft, named: Entries) -> None:
         _mixture(draft, mixture)
         if one is not None and not one.empty:
             draft.note(one, "the mixture decides")
-            draft.warn(one, "the mixture is used in place of this data set, as in the alignment handbook")
+            draft.warn(one, "the mixture is used instead of this dataset, as in the alignment handbook")
     elif mixer is not None and not mixer.empty:
         _mixer(draft, mixer, named)
     elif several is not None and not several.empty:
@@ -65,13 +63,13 @@ def completions(draft: Draft, entry: Entry | None) -> None:
     names = [one.ref.strip('"').partition(":")[0].partition("[")[0] for one in draft.sources]
     if any(one.format for one in draft.sources) or any(registry.find_dataset(name) is not None for name in names):
         return
-    why = "the loss is on completions, so the rows are taken to have a prompt and a completion"
+    why = "the loss includes only completions, so rows with a prompt and a completion are assumed"
     draft.put("data.format", "prompt_completion", None, why)
     draft.warn(entry, why, "`data { format = ... }` states another format")
 
 
 def everything(draft: Draft, entry: Entry, why: str) -> None:
-    """Record a key and all keys inside it as irrelevant, for the same reason."""
+    """Record a key and all keys inside it as irrelevant, with the reason `why`."""
     inside = [*entry.mapping.values(), *(entry.value if isinstance(entry.value, list) else [])]
     for one in inside:
         everything(draft, one, why)
@@ -81,11 +79,11 @@ def everything(draft: Draft, entry: Entry, why: str) -> None:
 
 def source(draft: Draft, entry: Entry, config: Entry | None, split: Entry | None, columns: Entry | None = None,
            weight: Entry | None = None, named: Entry | None = None) -> Source | None:  # fmt: skip
-    """Build a data source such as `org/name:config[split]` from the values of its keys. If a spec cannot state such a
-    source, an error is reported, and the result is None.
+    """Build a data source such as `org/name:config[split]` from the values of its keys. Reports an error and returns
+    None if a spec cannot state the source.
 
-    `weight` is the share of the rows to use. `named` is the mapping of splits to files that contains the file's name,
-    such as `data_files: {train: rows.jsonl}`. It is None if the file is not named in such a mapping.
+    `weight` is the share of the rows to use. `named` is the mapping that names the file, such as `data_files: {train:
+    rows.jsonl}`, or None.
     """
     ref = reference(draft, entry, "dataset")
     if ref is None:
@@ -124,7 +122,7 @@ def source(draft: Draft, entry: Entry, config: Entry | None, split: Entry | None
 
 
 def _columns(draft: Draft, entry: Entry | None, usual: str) -> tuple[str, ...]:
-    """The columns, in the order that a spec uses. Also sets the row format to the one with these columns."""
+    """The columns, in a spec's order. Also sets the row format that has these columns."""
     if entry is None or entry.empty:
         draft.note(entry, NULL)
         return ()
@@ -138,7 +136,7 @@ def _columns(draft: Draft, entry: Entry | None, usual: str) -> tuple[str, ...]:
             left = [one for one in names if one not in (*first, *need, *kept, *others)]
             if shape != (usual or METHODS[draft.method].shapes[0]) and not draft.has("data.format"):
                 draft.put("data.format", shape)
-            draft.mark(entry, "mapped", "columns", f"no trainer reads {', '.join(left)}" if left else "")
+            draft.mark(entry, "mapped", "columns", f"no trainer reads the columns {', '.join(left)}" if left else "")
             return (*first, *need, *kept, *others)
     draft.put("data.format", "text") if len(names) == 1 and draft.method == "sft" else None
     draft.mark(entry, "mapped", "columns")
@@ -152,7 +150,7 @@ def _share(draft: Draft, entry: Entry | None) -> Amount | None:
     if entry.empty:
         draft.note(entry, NULL)
     elif value is None or not 0 < value <= 1:
-        draft.error(entry, "the value must be a share above 0 and at most 1", "leave a source of weight 0 out")
+        draft.error(entry, "the value must be a share above 0 and at most 1", "leave out a dataset of weight 0")
     else:
         draft.mark(entry, "mapped", f"take = {value:.10g}")
         return Amount("share", value)
@@ -160,22 +158,22 @@ def _share(draft: Draft, entry: Entry | None) -> Amount | None:
 
 
 def _mixture(draft: Draft, mixture: Entry) -> None:
-    """Import `dataset_mixture` of the alignment handbook and Open-R1. Each dataset is shuffled and cut, all rows are
-    shuffled together, and test rows are split off, each time with the same seed.
+    """Import `dataset_mixture` of the alignment handbook and Open-R1. Each dataset is shuffled and cut, then all rows
+    are shuffled together, and then test rows are held out, always with the same seed.
     """
     table = mixture.mapping
     for one in table["datasets"].items if "datasets" in table else []:
         inside = one.mapping
         if "id" not in inside:
-            draft.error(one, "a part of the mixture needs an `id`")
+            draft.error(one, "a dataset of the mixture needs an `id`")
             continue
         found = source(draft, inside["id"], *(inside.get(name) for name in ("config", "split", "columns", "weight")))
         if found is not None:
             draft.sources.append(found)
     if "datasets" not in table:
-        draft.error(mixture, "the value must have `datasets`, a list of parts with an `id`")
+        draft.error(mixture, "the value must have `datasets`, a list of datasets with an `id`")
     draft.setting("data.seed", table.get("seed"))
-    draft.default("data.seed", 0, "not set: the handbook's mixtures")
+    draft.default("data.seed", 0, "not set: the seed of the alignment handbook's mixtures")
     if "test_split_size" in table:
         holdout(draft, table["test_split_size"])
 
@@ -211,8 +209,8 @@ def _mixer(draft: Draft, mixer: Entry, named: Entries) -> None:
     if configs is not None and configs.empty:
         draft.note(configs, NULL)
     elif configs is not None and len(configs.items) != len(parts):
-        draft.error(configs, f"it names {len(configs.items)} configurations, and the mixer {len(parts)} data sets",
-                    "name one configuration for each data set, in the same order")  # fmt: skip
+        draft.error(configs, f"it names {len(configs.items)} configurations, but the mixer has {len(parts)} datasets",
+                    "name one configuration for each dataset, in the same order")  # fmt: skip
     elif configs is not None:
         each = list(configs.items)
     for entry, config in zip(parts, each, strict=True):
@@ -225,18 +223,18 @@ def _mixer(draft: Draft, mixer: Entry, named: Entries) -> None:
     if test:
         draft.put("eval.split", test[0], splits)
         if len(test) > 1:
-            draft.error(splits or mixer, "a spec evaluates on one split")
+            draft.error(splits or mixer, "a spec evaluates on a single split")
     draft.default("data.seed", 42, "not set: the alignment-handbook shuffles the mixture with seed 42")
 
 
 def _several(draft: Draft, several: Entry, named: Entries) -> None:
-    """Import TRL's `datasets`, a list of entries with a `path`. The key `fraction` of an entry, a share of the mixture,
-    is an error.
+    """Import TRL's `datasets`, a list of entries with a `path`. An entry's `fraction`, a share of the mixture, is an
+    error.
     """
     for one in several.items:
         inside = one.mapping
         if "path" not in inside:
-            draft.error(one, "a part of the mixture needs a `path`")
+            draft.error(one, "a dataset of the mixture needs a `path`")
             continue
         files = inside.get("data_files")
         only = _only_file(files, inside.get("split"))
@@ -262,8 +260,8 @@ def _several(draft: Draft, several: Entry, named: Entries) -> None:
 
 
 def _only_file(files: Entry | None, split: Entry | None) -> Entry | None:
-    """The file that `data_files` names for a split: the value of `train` in `{train: rows.jsonl}`. None if `data_files`
-    names no file or several files for this split.
+    """The only file that `data_files` names for a split: `rows.jsonl` for `train` in `{train: rows.jsonl}`; None if
+    there is none, or several.
     """
     if files is None or files.empty:
         return None
@@ -314,7 +312,7 @@ def _evaluation(draft: Draft, named: Entries, plain: bool) -> None:
         draft.settings.pop("eval.split", None)
         draft.raw("eval.data", quoted(text(other) or ""), other)
     if evaluates and not any(map(draft.has, ("eval.split", "eval.data", "data.holdout"))):
-        draft.warn(every.entry if every else None, "no rows are held out: the source has no evaluation data, so "
+        draft.warn(every.entry if every else None, "there is no evaluation data and no rows are held out, so "
                    "nothing is evaluated", "`data(holdout=5%)` holds rows out")  # fmt: skip
         del draft.settings["eval.every"]
 
@@ -334,9 +332,9 @@ def _rows(draft: Draft, named: Entries) -> None:
     if field is not None and draft.method == "sft":
         name = text(field) or ""
         if field.empty or name == "text":
-            draft.note(field, "the default column of plain texts")
+            draft.note(field, "this is the default column of plain texts")
         elif draft.has("data.format") and any(one.columns for one in draft.sources):
-            draft.note(field, "the spec names the columns from which the script makes this one")
+            draft.note(field, "the spec names the columns from which the script makes this column")
         else:
             draft.sources = [Source(one.ref, one.columns or (name,), one.take) for one in draft.sources]
             draft.put("data.format", name if name in SHAPES else "text", field)
@@ -353,7 +351,7 @@ def _rows(draft: Draft, named: Entries) -> None:
 
 
 def _other_rows(draft: Draft) -> bool:
-    """Whether the run generates answers to the prompts of a registered dataset whose rows also have answers, such as
+    """Whether the run generates answers to prompts of a registered dataset that also has answers, such as
     trl-lib/tldr.
     """
     found = [registry.find_dataset(one.ref.partition(":")[0].partition("[")[0]) for one in draft.sources]
@@ -389,8 +387,8 @@ def _kwargs(draft: Draft, entry: Entry | None) -> None:
 
 
 def inside(folder: Entry, file: Entry) -> Entry | None:
-    """Return a path of a folder with the name of a file in it: the folder `./data` and the file `a.jsonl` give
-    `./data/a.jsonl`. None if the folder may be a dataset of the hub.
+    """Join a folder and the name of a file in it: `./data` and `a.jsonl` give `./data/a.jsonl`. None if the folder may
+    be a dataset of the hub.
     """
     outer, inner = folder.value, file.value
     if not isinstance(outer, str) or not isinstance(inner, str) or not outer.startswith((".", "/")):

@@ -1,4 +1,4 @@
-"""Write TRL's defaults to the spec for keys that a TRL configuration leaves out, if xpc has other defaults."""
+"""Write TRL's defaults to the spec for keys that a TRL configuration omits, if xpc has other defaults."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ from xpc.compiler.stacks import Json, Stack
 
 APART = ("method.rewards", "method.steps_per_generation", "method.vllm", "method.sync_reference", "method.vllm.port",
          "method.vllm.timeout", "method.log_completions")  # fmt: skip
-"""Settings that a spec need not state if they have their default, because the default has no effect or follows from
-another setting.
-"""
+"""Settings that a spec omits if they have their default, which has no effect or follows from another setting."""
 REPORTING = (
     "include_num_input_tokens_seen",
     "logging_nan_inf_filter",
@@ -27,8 +25,8 @@ REPORTING = (
     "num_completions_to_print",
     "f_alpha_divergence_coef",
 )
-"""Arguments without an effect on training. Most of them affect only logging. `f_alpha_divergence_coef` is read only for
-one kind of divergence.
+"""Arguments without an effect on training. Most affect only logging; `f_alpha_divergence_coef` is read only for one
+kind of divergence.
 """
 
 
@@ -36,9 +34,9 @@ OF_ITS_TIME = (
     "`average_tokens_across_devices` is not set: as in trl 0.18, the loss is a mean over the tokens of each process; "
     "in trl 0.19, which has the same keys, it is a mean over the tokens of all processes"
 )
-"""A warning that the default of `average_tokens_across_devices` is unclear. SFT files of the alignment handbook (trl
+"""The warning about the unclear default of `average_tokens_across_devices`. SFT files of the alignment handbook (trl
 0.19.1, default True) and of Open-R1 (trl 0.18.0 with transformers 4.52.3, default False) have the same keys, so a file
-does not show which of the two it belongs to.
+does not show to which release it belongs.
 """
 
 TRANSFORMERS: dict[str, Json] = {
@@ -46,13 +44,13 @@ TRANSFORMERS: dict[str, Json] = {
     "gradient_checkpointing": False, "activation_checkpointing": False,
 }  # fmt: skip
 """Defaults of transformers' TrainingArguments that differ from the defaults of TRL's configuration classes. They also
-hold for a TRL trainer whose `args` are TrainingArguments: the trainer copies all their values to its own class.
+hold for a TRL trainer whose `args` are TrainingArguments, because it copies all their values to its own class.
 """
 
 
 def stated(draft: Draft, native: Stack) -> dict[str, Json]:
-    """The defaults of all arguments in the TRL version for which the file was written. They are the defaults of the
-    nearest stack, `native`, except for arguments whose default is different in this TRL version.
+    """The defaults of all arguments in the TRL version for which the file was written: those of the nearest stack,
+    `native`, except where this version has other defaults.
     """
     out = native.base_arguments(native.config(draft.method))
     out["bf16"] = native.fields(native.config(draft.method))["bf16"].effective is True
@@ -82,8 +80,8 @@ def origin(draft: Draft, native: Stack) -> str:
 
 
 def packing(draft: Draft, trl: str) -> None:
-    """Set packing to `wrapped` if the version of TRL (`trl`) is older than 0.19. Such versions join all texts to one
-    stream and cut it into rows, so that documents attend to each other.
+    """Set packing to `wrapped` if the version of TRL (`trl`) is older than 0.19. Such versions join all texts into one
+    stream of tokens and cut it into rows, so that documents attend to each other.
     """
     if "packing_strategy" not in draft.stack.fields("trl.SFTConfig"):
         return
@@ -125,7 +123,7 @@ def native_defaults(draft: Draft, native: Stack) -> None:
     if native.facts.reentrant_by_default and on is not None and on.text == "true":
         draft.default("memory.checkpointing.reentrant", True, "not set: transformers 4 uses reentrant checkpointing")
     if not draft.has("track"):
-        reports = "not set: transformers 4 reports to every tracker that is installed, transformers 5 to none"
+        reports = "not set: transformers 4 reports to every installed tracker, transformers 5 to none"
         draft.defaults.append(KeyOutcome("", "", "", 0, MAPPED, "track = none", reports))
     optimizer = optimizers().get(str(usual("optim")))
     if optimizer is not None:
@@ -140,8 +138,8 @@ def native_defaults(draft: Draft, native: Stack) -> None:
 
 
 def _method(draft: Draft, native: Stack, stated: dict[str, Json], why: str) -> None:
-    """Write defaults of method settings to the spec: for each setting whose default differs between the file's version
-    of TRL and the target stack, the default of the file's version.
+    """Write the file's TRL version's default to the spec for each method setting whose default differs in the target
+    stack.
     """
     here = draft.stack.base_arguments(draft.stack.config(draft.method))
     for row in TABLE:
@@ -149,11 +147,10 @@ def _method(draft: Draft, native: Stack, stated: dict[str, Json], why: str) -> N
         if draft.method not in row.methods or not row.path.startswith("method.") or row.path in APART:
             continue
         if not row.args:
-            continue  # this setting is read by the bundle's runtime and not by TRL, so TRL has no default for it
+            continue  # the bundle's runtime reads this setting, and TRL has no default for it
         name = row.args[0]
         if row.path == "method.level" and name not in draft.stack.fields(draft.stack.config(draft.method)):
-            # a stack without the argument for `level` always uses one ratio per token, which is the default on other
-            # stacks
+            # a stack without the argument of `level` always uses one ratio per token, the default of other stacks
             continue
         if name not in stated or stated[name] == here.get(name) or (block != "method" and not draft.has(block)):
             continue
@@ -163,8 +160,8 @@ def _method(draft: Draft, native: Stack, stated: dict[str, Json], why: str) -> N
 
 
 def _others(draft: Draft, native: Stack, stated: dict[str, Json], why: str) -> None:
-    """Write defaults to `extra`: for each argument that no setting covers, the default of the file's version of TRL, if
-    the target stack has another default.
+    """Write the file's TRL version's default to `extra` for each argument without a setting whose default differs in
+    the target stack.
     """
     here = draft.stack.base_arguments(draft.stack.config(draft.method))
     known = native.fields(native.config(draft.method))

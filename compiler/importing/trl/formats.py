@@ -8,7 +8,7 @@ from xpc.grammar.record import evolve
 
 
 def of_rows(draft: Draft) -> tuple[str, ...]:
-    """The row formats of all sources, without repetitions. A source without a format of its own has that of the data
+    """The row formats of all sources, without repetitions. A source without a format has the format of the `data`
     block.
     """
     common = draft.settings["data.format"].text if draft.has("data.format") else METHODS[draft.method].shapes[0]
@@ -16,9 +16,7 @@ def of_rows(draft: Draft) -> tuple[str, ...]:
 
 
 def in_common(draft: Draft) -> None:
-    """Move each setting that is the same for all sources from the sources to the data block. A setting that differs
-    stays in the sources.
-    """
+    """Move each setting with the same value in all sources to the `data` block."""
     turned = [one for one in draft.sources if one.chat]
     if turned and all(one.chat or one.format not in ("alpaca", "prompt_completion") for one in draft.sources):
         draft.put("data.chat", True, turned[0].location)
@@ -36,7 +34,7 @@ def in_common(draft: Draft) -> None:
 
 
 def masks(draft: Draft) -> tuple[str, ...]:
-    """The settings that limit sft's loss to the answers, one for each row format with answers. Plain text has none."""
+    """The settings that limit sft's loss to the answers, for all row formats with answers."""
     return tuple(dict.fromkeys(path for one in of_rows(draft) if (path := mask(one))))
 
 

@@ -1,6 +1,4 @@
-"""What the alignment handbook's scripts do with a file that has a `dataset_mixer`, although no key of the file states
-it.
-"""
+"""What the alignment handbook's scripts do with a file with `dataset_mixer` without a key for it, such as packing."""
 
 from __future__ import annotations
 
@@ -16,8 +14,8 @@ SWITCH = "auto_insert_empty_system_msg"
 
 
 def with_packing(entries: Entries, method: str, overrides: Overrides) -> Entries:
-    """Add `packing: true` to the entries of an sft file with a `dataset_mixer`: the handbook's script for such files
-    always packs, and reads no key for it. Nothing is added if the scripts near the file train without packing.
+    """Add `packing: true` to the entries of an sft file with a `dataset_mixer`, because the handbook's script always
+    packs such files; not if scripts near the file train without packing.
     """
     mixer = entries.get("dataset_mixer")
     if mixer is None or "packing" in entries or method != "sft":
@@ -29,7 +27,7 @@ def with_packing(entries: Entries, method: str, overrides: Overrides) -> Entries
 
 def report(draft: Draft, entries: Entries, given: Entries, overrides: Overrides) -> None:
     """Warn about changes of the rows that the handbook's scripts make and a run of the spec does not. `given` are the
-    keys of the file, and `entries` are the same keys after `with_packing`.
+    keys of the file, and `entries` the keys after `with_packing`.
     """
     mixer, switch = given.get("dataset_mixer"), given.get(SWITCH)
     if mixer is None:
@@ -45,10 +43,10 @@ def report(draft: Draft, entries: Entries, given: Entries, overrides: Overrides)
     if switch is None or not switch.off:
         draft.differs("system", "the alignment handbook's scripts put an empty system message before a conversation "
                       "without one, if the chat template has a place for it; the spec adds none")  # fmt: skip
-    draft.differs("dataset_mixer", "the alignment handbook's scripts leave out rows that contain tasks of HumanEval; "
+    draft.differs("dataset_mixer", "the alignment handbook's scripts drop rows that contain tasks of HumanEval; "
                   "the spec keeps them")  # fmt: skip
     template, named = given.get("chat_template"), given.get("model_name_or_path")
     known = registry.find_model(draft.model or (text(named) if named is not None else None) or "")
     if (template is None or template.empty) and not (known is not None and known.chat):
-        draft.warn(named, "the alignment handbook's scripts give a model without a chat template that of zephyr; the "
+        draft.warn(named, "the alignment handbook's scripts give a model without a chat template zephyr's; the "
                    "spec does not", "`model { chat_template = zephyr }` does the same")  # fmt: skip

@@ -21,14 +21,12 @@ PART = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
 EXECUTED = ("code_eval_test_batch_size", "code_eval_scoring_mode", "parallel_code_exec_per_proc",
             "code_provider", "e2b_router_url", "morph_router_url", "piston_endpoints", "ioi_provider",
             "dataset_prompt_template")  # fmt: skip
-"""Arguments of Open-R1's reward functions that execute generated code. The runtime does not have these reward
-functions.
-"""
+"""Arguments of Open-R1's reward functions that execute generated code, which the runtime does not have."""
 SCALED = {"true": "group", "false": "none", "group": "group", "batch": "batch", "none": "none"}
 
 
 def online(draft: Draft, named: Entries) -> None:
-    """Import those keys of the method that are neither numbers nor switches: losses, vLLM, reward functions and their
+    """Import the method's keys that are neither numbers nor switches: losses, vLLM, reward functions and their
     scaling.
     """
     _loss(draft, named)
@@ -52,7 +50,7 @@ def online(draft: Draft, named: Entries) -> None:
         batch = named.get("generation_batch_size")
         if batch is not None and batch.empty:
             draft.note(batch, NULL)
-        elif batch is not None:  # `generation_batch` sets this later, when the number of processes is known
+        elif batch is not None:  # `generation_batch` sets this later, from the number of processes
             draft.mark(batch, MAPPED, "method.steps_per_generation")
 
 
@@ -75,7 +73,7 @@ def _generation_arguments(draft: Draft, entry: Entry | None) -> None:
         elif name == "max_length" and "max_new_tokens" in entry.mapping:
             draft.note(one, "`max_new_tokens` decides the length of a completion")
         else:
-            draft.error(one, "xpc has no such generation argument")
+            draft.error(one, "a spec has no such argument of generation")
 
 
 def generation_batch(draft: Draft, named: Entries) -> None:
@@ -90,7 +88,7 @@ def generation_batch(draft: Draft, named: Entries) -> None:
     world = int(devices or 1) * int(draft.settings["nodes"].text) * int("8" if micro is None else micro.text)
     value = integer(entry)
     if value is None or value < 1 or value % world:
-        draft.error(entry, f"it is not a multiple of {world}, the number of rows in one micro-batch on all processes",
+        draft.error(entry, f"it is not a multiple of {world}, the rows in a micro-batch on all processes",
                     "`--hardware` and `--nodes` name the machines of the run")  # fmt: skip
     else:
         draft.put("method.steps_per_generation", value // world, entry)
@@ -117,14 +115,14 @@ def _loss(draft: Draft, named: Entries) -> None:
                     rpo,
                     "mapped",
                     "method.loss",
-                    "this key is the weight of the chosen answer's likelihood, which is the loss `sft`",
+                    "this key is the weight of the likelihood of the chosen answer, the loss `sft` of a spec",
                 )
             draft.put("method.loss", tuple(found), entry)
             draft.mark(weights, "mapped", "method.loss")
     elif entry is not None and entry.empty:
         draft.note(entry, NULL)
     elif entry is not None and draft.method == "sft" and entry.value == "nll":
-        draft.note(entry, f"the one loss of {draft.stack.name}")
+        draft.note(entry, f"{draft.stack.name} has only this loss")
     if weights is not None and not draft.handled(weights) and weights.empty:
         draft.note(weights, NULL)
     missing = rpo is not None and not draft.handled(rpo) and "sft" in losses
@@ -157,7 +155,7 @@ def _blocks(draft: Draft, named: Entries) -> None:
 
 
 def _of_vllm(draft: Draft, named: Entries) -> None:
-    """Import those keys for `use_vllm` that do not become settings of `vllm`."""
+    """Import the keys about vLLM that do not become settings of `vllm`."""
     for name in ("vllm_server_host", "vllm_server_base_url", "vllm_device", "vllm_dtype", "vllm_max_model_len",
                  "vllm_enforce_eager", "vllm_enable_prefix_caching"):  # fmt: skip
         one = named.get(name)
@@ -169,15 +167,15 @@ def _of_vllm(draft: Draft, named: Entries) -> None:
             draft.setting("method.vllm.max_length", one)
         elif name in ("vllm_server_host", "vllm_max_model_len"):
             host = "a spec never contains a host name: XPC_VLLM_HOST names it at the launch"
-            why = host if name == "vllm_server_host" else f"with {draft.stack.name} vLLM decides its context length"
+            why = host if name == "vllm_server_host" else f"on {draft.stack.name}, vLLM decides its context length"
             draft.note(one, why)
             draft.warn(one, why)
         elif name in ("vllm_enforce_eager", "vllm_enable_prefix_caching"):
-            draft.note(one, "it decides how vLLM computes, not the completions")
+            draft.note(one, "it changes how vLLM computes, and not the completions")
         elif name == "vllm_device":
-            draft.put("method.vllm.mode", "server", one, "vLLM had a GPU of its own")
-            draft.warn(one, "in the imported run, vLLM has a GPU of its own; the spec generates with a vLLM server, "
-                       "whose GPU is not counted in `hardware`")  # fmt: skip
+            draft.put("method.vllm.mode", "server", one, "one GPU of the imported run is only for vLLM")
+            draft.warn(one, "one GPU of the imported run is only for vLLM; the spec generates with a vLLM server, "
+                       "whose GPU `hardware` does not count")  # fmt: skip
 
 
 ARGUMENTS: Mapping[str, tuple[str, str]] = {
@@ -188,8 +186,8 @@ ARGUMENTS: Mapping[str, tuple[str, str]] = {
     "soft_punish_cache": ("soft_overlong_punishment", "soft_punish_cache"),
     "code_language": ("code_format", "language"),
 }
-"""Maps an argument of Open-R1's scripts (`configs.py`) to a pair: a reward function, and the argument of this function
-that has the same meaning. For example, `repetition_n_grams` sets `ngram_size` of `repetition_penalty`.
+"""Maps an argument of Open-R1's scripts (`configs.py`) to a reward function and its argument with the same meaning:
+`repetition_n_grams` to `ngram_size` of `repetition_penalty`.
 """
 LENGTHS = {"max_completion_len": 16384, "soft_punish_cache": 4096}
 """Open-R1's defaults of `soft_overlong_punishment`. A bundle's defaults follow from `max_completion`."""
@@ -225,7 +223,7 @@ def _rewards(draft: Draft, named: Entries) -> None:
         names = words(entry) or []
         given = None if weights is None or weights.empty else [number(one) for one in weights.items]
         if given is not None and (len(given) != len(names) or None in given):
-            draft.error(weights or entry, f"there are {len(names)} reward functions and {len(given)} weights")
+            draft.error(weights or entry, f"there are {len(names)} reward functions but {len(given)} weights")
             given = None
         found = []
         for name, weight in zip(names, given or [None] * len(names)):
@@ -245,21 +243,26 @@ def _rewards(draft: Draft, named: Entries) -> None:
         if own and not set(own) <= {*draft.reward_names}:
             listed = ", ".join(f"`{name}`" for name in own)
             locations = " and ".join(f"`{one}`" for one in sorted(files))
-            draft.warn(entry, f"{listed}: not a reward of xpc, so the spec calls the function in {locations}",
+            draft.warn(entry, f"xpc has no built-in reward {listed}, so the spec calls the functions in {locations}",
                        "put the file next to the spec, or name another file with `--rewards`")  # fmt: skip
     elif draft.reward_names:
         given = [] if weights is None or weights.empty else [number(one) for one in weights.items]
         if given and (len(given) != len(draft.reward_names) or None in given):
             listed = ", ".join(draft.reward_names)
-            draft.error(weights, f"there are {len(given)} weights, and `{draft.rewards}` has the functions {listed}")
+            draft.error(weights, f"there are {len(given)} weights, but `{draft.rewards}` has the functions {listed}")
         each = zip(draft.reward_names, given or [None] * len(draft.reward_names))
         found = [Weighted(name, weight, draft.rewards, name) for name, weight in each]
-        draft.put("method.rewards", tuple(found), None, f"the functions in `{draft.rewards}` with `completions`")
+        draft.put(
+            "method.rewards",
+            tuple(found),
+            None,
+            f"the functions in `{draft.rewards}` that have an argument `completions`",
+        )
         draft.mark(weights, MAPPED, "method.rewards")
     for key, (reward, _) in ARGUMENTS.items():
         one = named.get(key)
         if one is not None and not draft.handled(one):
-            draft.note(one, f"only the reward `{reward}` reads it, and the run does not use that reward")
+            draft.note(one, f"only the reward `{reward}` reads it, and the run does not use this reward")
     KEYS.apply_usual(draft, named)
     for name in EXECUTED:
         one = named.get(name)

@@ -27,10 +27,8 @@ the name and the commit.
 PATTERN = re.compile(
     r"[\w.\\*]*layers\\?\.(?:\[\\d\]\+|\\d\+)\\?\.(?:\([\w]+\\?\.\)\?)?\([\w|]+\)\\?\.\(([\w|]+)\)(_\w+)?"
 )
-r"""Matches a regular expression that lists names of modules and selects them in every layer:
-`model.layers.\d+.mlp.(up|down)_proj`.
-"""
-SECRETS = "a spec has no environment variables: write the path"
+r"""Matches a regular expression that selects listed modules in every layer: `model.layers.\d+.mlp.(up|down)_proj`."""
+SECRETS = "a spec cannot contain environment variables: write the path"
 ATTENTION_TARGETS = {"phi3": ("qkv_proj",), "gpt2": ("c_attn",), "gpt_neox": ("query_key_value",),
                      "falcon": ("query_key_value",), "bloom": ("query_key_value",)}  # fmt: skip
 """Maps a model family whose attention layers are not named q_proj and v_proj to PEFT's default target modules."""
@@ -38,8 +36,8 @@ LORA = {"lora_r": "lora.rank", "lora_alpha": "lora.alpha", "lora_dropout": "lora
 OTHER_SHAPES: Mapping[str, tuple[int, float | None, float | None]] = {
     "vera": (256, None, 0.0), "loha": (8, 8.0, None), "miss": (64, None, 0.0),
 }  # fmt: skip
-"""Maps each adapter of peft other than LoRA to its default rank, alpha and dropout. None means that the adapter's class
-has no such argument.
+"""Maps the adapters of peft, except LoRA, to their default rank, alpha and dropout; None means that there is no such
+argument.
 """
 ADAPTER_OPTIONS = {
     "use_rslora": "lora.rslora",
@@ -47,26 +45,25 @@ ADAPTER_OPTIONS = {
     "lora_modules_to_save": "lora.modules_to_save",
     "lora_target_parameters": "lora.parameters",
 }
-"""Maps each key of TRL's ModelConfig about adapters that needs no function to the setting with the same meaning."""
+"""Maps keys about adapters of TRL's ModelConfig to the setting with the same meaning."""
 
 
 REVISION = re.compile(r"[A-Za-z0-9_.\-/]+")
 CACHE = {"model": "models--", "dataset": "datasets--"}
-"""Prefixes of folder names in the hub's cache: `models--org--name` contains the model `org/name`."""
+"""Prefixes of folder names in the hub's cache: `models--org--name` is the folder of the model `org/name`."""
 FOLDERS = (
     "checkpoint", "checkpoints", "ckpt", "ckpts", "output", "outputs", "out", "result", "results", "run", "runs",
     "model", "models", "saved_models", "data", "dataset", "datasets", "artifacts", "adapters", "weights", "saves",
 )  # fmt: skip
-"""Names of folders in which training scripts store models and rows. A name that begins with one of them is a path:
-`checkpoints/sft` is not a model `sft` of an owner `checkpoints` on the hub.
+"""Folders in which training scripts store models and rows. A name that begins with one is a path: `checkpoints/sft` is
+not a hub model of the owner `checkpoints`.
 """
 
 
 def reference(draft: Draft, entry: Entry, what: str) -> str | None:
-    """The name of a model or tokenizer, as a spec writes it. A name on the hub is unchanged. A folder in the hub's
-    cache becomes the name on the hub, with the commit. A well-known name without its owner, such as `imdb`, gets the
-    owner. A local path gets quotes. If the name is empty or contains a `$`, an error is reported, and the result is
-    None.
+    """Write the name of a model, tokenizer or dataset as in a spec. A folder in the hub's cache becomes the name on the
+    hub with the commit; a well-known name without its owner, such as `imdb`, gets the owner; a local path gets quotes.
+    Reports an error and returns None for an empty name, or a name with a `$`.
     """
     name = text(entry)
     if not name:
@@ -94,7 +91,7 @@ def reference(draft: Draft, entry: Entry, what: str) -> str | None:
         return f"{owner}/{name}"
     if name.startswith("~"):
         name = name.lstrip("~/") or name
-        draft.warn(entry, f"a spec cannot name your home folder: its path is `{name}`, relative to the spec")
+        draft.warn(entry, f"a spec cannot contain `~`: it has the path `{name}`, relative to the spec")
     return quoted(name)
 
 
@@ -152,7 +149,7 @@ def adapter(draft: Draft, named: Entries, native: tuple[int, float, float] = (16
     """Set the adapter and the quantization of its base model. `native` are the default rank, alpha and dropout."""
     use = named.get("use_peft")
     four, eight = named.get("load_in_4bit"), named.get("load_in_8bit")
-    # `adapter.kind` and `lora.init_lora_weights` are not keys of TRL: the importer of Python scripts makes them
+    # `adapter.kind` and `lora.init_lora_weights` come from the importer of Python scripts, not from TRL's keys
     kind = named.get("adapter.kind")
     if use is None or use.off:
         _without_adapter(draft, named)
@@ -170,7 +167,7 @@ def adapter(draft: Draft, named: Entries, native: tuple[int, float, float] = (16
         draft.on(one)
     for (name, path), usual in zip(LORA.items(), OTHER_SHAPES[other] if other else native):
         draft.setting(path, named.get(name))
-        if usual is not None and not draft.has("lora.from"):  # a continued adapter keeps its rank and alpha
+        if usual is not None and not draft.has("lora.from"):  # a continued adapter keeps its saved rank and alpha
             draft.default(path, usual, "not set: peft's default" if other else "not set: TRL's ModelConfig")
     if not draft.has("lora.from"):
         modules = named.get("lora_target_modules")
@@ -185,13 +182,13 @@ def adapter(draft: Draft, named: Entries, native: tuple[int, float, float] = (16
     if task is None or task.empty or task.value == ("SEQ_CLS" if draft.method == "reward" else "CAUSAL_LM"):
         draft.note(task, "it follows the method")
     else:
-        draft.error(task, f"{draft.method} has another task type")
+        draft.error(task, f"{draft.method} needs another task type")
     _quantization(draft, named, bits)
 
 
 def _without_adapter(draft: Draft, named: Entries) -> None:
-    """Import the keys about adapters and quantization for a run without an adapter: adapter keys have no effect, and a
-    quantized model is an error.
+    """Import the keys about adapters and quantization for a run without an adapter: keys about adapters have no effect,
+    and a quantized model is an error.
     """
     inside = [*LORA, "lora_target_modules", "lora_task_type", "bnb_4bit_quant_type", "bnb_4bit_quant_storage",
               "use_bnb_nested_quant", "bnb_4bit_compute_dtype", *ADAPTER_OPTIONS]  # fmt: skip
@@ -204,23 +201,27 @@ def _without_adapter(draft: Draft, named: Entries) -> None:
 
 def unused_adapter(draft: Draft, named: Entries) -> None:
     """Warn about keys of an adapter, such as `lora_r`, in a file without `use_peft`, because TRL then trains all
-    weights. It is an error if the file also has keys of the repository's own script, because this script may train
-    adapters.
+    weights. It is an error if the file also has keys of the repository's own script, which may train adapters.
     """
     found = [named[one] for one in (*LORA, "lora_target_modules") if one in named and not named[one].off]
     if not found or "use_peft" in named:
         return
     if draft.decisions or any(one.own or one.similar for one in draft.messages):
-        why = "TRL trains no adapter without `use_peft: true`; the repository's own script may train one"
-        draft.error(found[0], why, "write `use_peft: true` if it does, and `use_peft: false` if not", own=True)
+        why = "without `use_peft: true`, TRL trains no adapter, but the repository's own script may train one"
+        draft.error(
+            found[0],
+            why,
+            "write `use_peft: true` if the script trains an adapter, otherwise `use_peft: false`",
+            own=True,
+        )
     else:
         why = "without `use_peft: true`, TRL trains all weights and no adapter, and so does the spec"
         draft.warn(found[0], why, "write `use_peft: true` to train the adapter")
 
 
 def adapter_options(draft: Draft, named: Entries, paths: Mapping[str, str]) -> None:
-    """Set flags and lists of module names that configure adapters or frozen weights. `paths` maps each key to its
-    setting. A key that is off sets nothing and gets a note.
+    """Set flags and lists of modules that configure adapters or frozen weights. `paths` maps each key to its setting. A
+    key that is off only gets a note.
     """
     for key, path in paths.items():
         entry = named.get(key)
@@ -236,7 +237,7 @@ def adapter_options(draft: Draft, named: Entries, paths: Mapping[str, str]) -> N
         elif not names:
             draft.error(entry, "the value must be a list of names")
         elif any(re.search(r"[\\^$*+?()|]|\[", one) for one in names):
-            draft.error(entry, "a spec names modules, and cannot match them by a pattern")
+            draft.error(entry, "a spec lists names of modules, and cannot match them by a pattern")
         else:
             draft.put(path, tuple(names), entry)
 
@@ -257,40 +258,38 @@ def initial(draft: Draft, entry: Entry | None) -> None:
     elif word == "eva":
         draft.error(
             entry,
-            "PEFT computes EVA's weights only if the program calls `initialize_lora_eva_weights`",
-            "write `lora(init = eva)`, or leave it out: without that call the adapters start as usual",
+            "PEFT computes EVA's weights only in a program that calls `initialize_lora_eva_weights`",
+            "write `lora(init = eva)`, or leave it out: without this call, adapters start as usual",
         )
     elif word in ("loftq", "corda"):
         draft.error(
             entry,
             "PEFT's LoftQ trains over a rounded copy of the base in 16 bits, and a bundle over the base in 4 bits"
             if word == "loftq"
-            else "CorDA needs a pass over its own data before the run, and a spec cannot do this",
-            "write `qlora(init = loftq)`, or leave it out: then the adapters start as usual"
+            else "CorDA needs a pass over its own data before the run, which a spec cannot express",
+            "write `qlora(init = loftq)`, or leave it out for PEFT's default"
             if word == "loftq"
-            else "write `lora(init = eva)`, or leave it out: then the adapters start as usual",
+            else "write `lora(init = eva)`, or leave it out for PEFT's default",
         )
     else:
         draft.error(entry, "xpc initializes adapters as PEFT does, or by pissa, olora, loftq, eva or gaussian")
 
 
 SHAPE = ("rank", "block_size", "alpha", "dropout", "targets", "rslora", "dora", "parameters", "modules_to_save")
-"""Settings of an adapter whose training is continued. They are read from the adapter's folder, so the spec must not
-state them.
-"""
+"""Settings that a run reads from the folder of a continued adapter, so that the spec must not state them."""
 
 
 def continued(draft: Draft, entry: Entry | None) -> None:
-    """Continue the training of the adapter in a folder. peft reads settings such as rank and targets from the folder,
-    so the keys for them are irrelevant.
+    """Continue the training of the adapter in a folder. peft reads settings such as rank and targets from it, so their
+    keys are irrelevant.
     """
     if entry is None or entry.off:
         draft.note(entry, "it is off")
         return
     names = words(entry) or []
     if len(names) != 1 or not any(map(draft.has, ADAPTERS)):
-        draft.error(entry, "a spec continues only one adapter, and only if it trains adapters", "merge the others into "
-                    "the model first")  # fmt: skip
+        draft.error(entry, "a spec can continue one adapter, and only if it trains adapters", "merge all "
+                    "other adapters into the model first")  # fmt: skip
         return
     for name in SHAPE:
         old = draft.settings.pop(f"lora.{name}", None)
@@ -301,7 +300,7 @@ def continued(draft: Draft, entry: Entry | None) -> None:
 
 
 def new_tokens(draft: Draft, entries: list[Entry]) -> None:
-    """Set `model.tokens`, the tokens to add to the vocabulary, from several keys. Repeated tokens are added once."""
+    """Set `model.tokens`, the tokens to add to the vocabulary, from several keys, without repetitions."""
     lists = [(entry, [] if entry.off else words(entry)) for entry in entries]
     every = tuple(dict.fromkeys(one for _, names in lists for one in names or ()))
     for entry, names in lists:
@@ -325,12 +324,12 @@ def targets(draft: Draft, entry: Entry | None, linear: tuple[str, ...] = ("all-l
             draft.put("lora.targets", _expanded(names[0]), entry, "the pattern matches these modules in every layer")
             if "language_model" in names[0]:
                 draft.put(
-                    "lora.within", "language_model", entry, "the pattern matches modules of the language model only"
+                    "lora.within", "language_model", entry, "the pattern matches only modules of the language model"
                 )
         elif any(re.search(r"[\\^$*+?()|]|\[", one) for one in names):
             draft.error(
                 entry,
-                "a spec names modules, and cannot match them by a pattern",
+                "a spec lists names of modules, and cannot match them by a pattern",
                 "write `lora_target_modules: all-linear`",
             )
         else:
@@ -343,8 +342,8 @@ def targets(draft: Draft, entry: Entry | None, linear: tuple[str, ...] = ("all-l
 
 
 def _expanded(pattern: str) -> tuple[str, ...]:
-    r"""The names of modules to which a regular expression expands: `layers.[\d]+.(mlp|self_attn).(up|down)_proj` gives
-    `up_proj` and `down_proj`.
+    r"""The names of modules that a regular expression matches: `up_proj` and `down_proj` for
+    `layers.[\d]+.(mlp|self_attn).(up|down)_proj`.
     """
     found = PATTERN.fullmatch(pattern)
     assert found is not None
@@ -365,7 +364,7 @@ def _quantization(draft: Draft, named: Entries, bits: int | None) -> None:
             if same or text(one) == "uint8":
                 draft.note(one, "a bundle does the same")
             else:
-                draft.error(one, "in a bundle it follows `precision` and the strategy", "leave it out")
+                draft.error(one, "in a bundle, it follows from `precision` and the strategy", "leave it out")
     if kind is not None and (kind.empty or kind.value == "nf4" or bits != 4):
         draft.note(kind, "a bundle does the same")
     elif kind is not None:
@@ -378,8 +377,8 @@ def _quantization(draft: Draft, named: Entries, bits: int | None) -> None:
 
 
 def loaded_as(draft: Draft) -> None:
-    """Set the dtype of the weights to fp32, TRL's default, if no key states it. For a quantized base, xpc's own default
-    stays.
+    """Set the dtype of the weights to fp32, TRL's default, if no key states it; a quantized base keeps xpc's
+    default.
     """
     if not draft.has("model.dtype") and (draft.has("qlora") or draft.has("lora.bits")) and draft.has("precision"):
         # for a quantized base, xpc and TRL have the same default dtype

@@ -1,6 +1,6 @@
-"""Read the YAML of a repository's own script by TRL's names. Such a file often groups its keys in sections (`lora: {r:
-16}`), and has its own names for the model, the data and common arguments (`lr`). `xpc import --partial` reads them as
-if they meant what TRL's keys mean, and asks a person to confirm each guess.
+"""Read the YAML of a repository's own script by TRL's names. Such a file often has sections (`lora: {r: 16}`) and its
+own names for the model, the data and common arguments (`lr`). `xpc import --partial` guesses the TRL key that each name
+means, and lets the user confirm each guess.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ OWN_NAMES = {
     "epochs": "num_train_epochs", "grad_accum": "gradient_accumulation_steps",
     "gradient_accumulation": "gradient_accumulation_steps", "grad_accum_steps": "gradient_accumulation_steps",
 }  # fmt: skip
-"""Maps the names that many custom scripts give to common arguments to TRL's names: `lr` to `learning_rate`."""
+"""Maps names of common arguments in custom scripts to TRL's names: `lr` to `learning_rate`."""
 AMBIGUOUS = {"batch_size": "per_device_train_batch_size", "train_batch_size": "per_device_train_batch_size"}
-"""Maps names that may also have another meaning, such as the batch of all GPUs, to TRL's names."""
+"""Maps names that may also mean something else, such as the batch of all GPUs, to TRL's names."""
 GUESSES = {
     "model_name_or_path": (
         "model_id", "model_path", "model", "model_name", "base_model", "pretrained_model_name_or_path",
@@ -45,15 +45,14 @@ GUESSES = {
         for ending in ("_file", "_path", "_data", "_dataset", "_data_file", "_dataset_path")
     ),
 }  # fmt: skip
-"""Maps TRL's keys for the model and the data, and FastChat's for the rows of the evaluation, to names that custom
-scripts use for them; `model.name` is the key `name` in the section `model`. If a file lacks TRL's key, the importer
-looks for these names.
+"""Maps TRL's keys for the model and the data, and FastChat's for evaluation rows, to names in custom scripts, which are
+tried if the key is missing; `model.name` is the key `name` in the section `model`.
 """
-WHAT = {"model_name_or_path": "the model", "dataset_name": "the data", "eval_data_path": "the rows of the evaluation"}
+WHAT = {"model_name_or_path": "the model", "dataset_name": "the data", "eval_data_path": "the evaluation rows"}
 OPTIONS = {"model_name_or_path": "`--model NAME`", "dataset_name": "`--data NAME`"}
 DATA = ("dataset_name", "dataset_mixture", "dataset_mixer", "datasets", "data_path")
 STAGES = ("sft", "dpo", "orpo", "cpo", "kto", "grpo", "rloo")
-"""Methods that are names of sections. If a file has several such sections, `--method` decides which one is read."""
+"""Methods that are names of sections. Of several such sections in a file, `--method` decides which is read."""
 ARGUMENTS = re.compile(
     f"(?:(?:(?:{'|'.join(STAGES)})_)?train(?:ing|er)?|hyper_?param(?:eter)?s|hparams|optim(?:izer|ization)?|schedul(?:e|er)|checkpoint(?:ing)?|saving"
     f"|logging|model|quant(?:ization)?|bnb|{'|'.join(STAGES)})(?:_args|_arguments|_config)?$"
@@ -65,8 +64,8 @@ SHORT = {**ADAPTER, "rank": "lora_r", "alpha": "lora_alpha", "dropout": "lora_dr
 ROWS = re.compile("data(?:set)?$")
 OF_ROWS = ("max_length", "max_seq_length", "max_prompt_length", "max_completion_length", "packing",
            "dataset_text_field", "dataset_num_proc")  # fmt: skip
-"""Arguments of TRL that custom scripts have in the section of the data. The others may mean something else there: a
-`seed` of the data is not the seed of the run.
+"""Arguments of TRL that custom scripts have in the section of the data. Other names may mean something else there:
+`seed` is not the seed of the run.
 """
 SWITCHES = ("enabled", "enable", "use")
 
@@ -74,7 +73,7 @@ SWITCHES = ("enabled", "enable", "use")
 @record
 class Spread:
     """The keys of a custom script's file under TRL's names, and the method that the name of a section states. `read`
-    are the keys that have another name in the file, and `rest` are the other keys of the sections.
+    are the keys that have another name in the file, and `rest` the keys of the sections that have no name in TRL.
     """
 
     entries: Entries
@@ -84,7 +83,7 @@ class Spread:
 
 
 def _lifted(entries: Entries) -> dict[str, Entry]:
-    """Take sections out of other sections: `training: {lora: {r: 16}}` becomes the sections `training` and `lora`."""
+    """Move nested sections to the top level: `training: {lora: {r: 16}}` becomes the sections `training` and `lora`."""
     out, left = dict(entries), list(entries)
     while left:
         section = left.pop()
@@ -135,7 +134,9 @@ def spread(entries: Entries, method: str | None) -> Spread:
                 and key not in entries
                 and (ARGUMENTS.match(section) or ROWS.match(section))
             ):
-                out[key] = entry  # a name of the model or the data, as in `hyperparameters: {model_name: org/model}`
+                out[key] = (
+                    entry  # the key names the model or the data, as in `hyperparameters: {model_name: org/model}`
+                )
             else:
                 rest.append(entry)
     rank = out.get("lora_r")
@@ -164,9 +165,8 @@ def _name(section: str, key: str, names: frozenset[str]) -> str:
 
 
 def guessed(draft: Draft, entries: Entries, found: Spread | None) -> Entries:
-    """Rename a key such as `base_model` to TRL's key, if the file lacks TRL's key for the model or the data. Returns
-    the entries. One decision asks a person to confirm these guesses, and another one to confirm the keys that `spread`
-    has renamed.
+    """If the file lacks TRL's key for the model or the data, rename a key such as `base_model`, and return the entries.
+    The user must confirm these guesses in one decision, and the keys that `spread` has renamed in another.
     """
     out = dict(entries)
     guesses: dict[str, Entry] = {}
@@ -197,6 +197,6 @@ def guessed(draft: Draft, entries: Entries, found: Spread | None) -> Entries:
     read = found.read if found else []
     if read:
         names = ", ".join(f"`{one.key}`" for one in read[:6]) + f" and {len(read) - 6} more" * (len(read) > 6)
-        text = f"whether {names} mean the same in the source's own script as in TRL"
+        text = f"whether {names} have the same meaning in the source's own script as in TRL"
         draft.decisions.append(Decision(text, tuple(one.location for one in read), "the script shows it"))
     return out

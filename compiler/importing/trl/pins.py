@@ -1,5 +1,5 @@
-"""Find the versions of TRL that a repository requires. They are stated in the script, as in `# dependencies =
-["trl==1.6.0"]` or `!pip install trl==0.8.6`, or in a file such as requirements.txt.
+"""Find the versions of TRL that a repository requires. The script states them (`# dependencies = ["trl==1.6.0"]`, `!pip
+install trl==0.8.6`), or a file such as requirements.txt.
 """
 
 from __future__ import annotations
@@ -13,12 +13,10 @@ FILES = (
     "uv.lock", "requirements.txt", "pyproject.toml", "environment.yml", "environment.yaml", "setup.py",
     "requirements-train.txt", "requirements_train.txt", "requirements/train.txt", "requirements-gpu.txt",
 )  # fmt: skip
-"""Files that state which packages a repository needs. A file that states exact versions comes before a file that states
-ranges.
-"""
+"""Files with a repository's requirements, those with exact versions before those with ranges."""
 OWN = b'name = "xpc"'
-"""A line of the pyproject.toml in xpc's own repository. A file with this line is not read, because its requirements say
-nothing about an imported file.
+"""A line of xpc's own pyproject.toml, which is not read, because its requirements say nothing about an imported
+file.
 """
 REQUIREMENT = re.compile(
     r"""(?<![\w./-])trl(?:\[[\w,\s]*\])?["']?\s*(?:=\s*["'](?P<poetry>[\^~]?\d[\w.]*)["']"""
@@ -32,9 +30,8 @@ BOUND = re.compile(r"(===?|~=|>=|<=|<|>|=)\s*v?(\d+)(?:\.(\d+))?([.\d]*)")
 
 
 def stated(text: str, file: str, read: Callable[[str], bytes | None]) -> tuple[frozenset[str], str]:
-    """Return a pair: the versions of TRL that a requirement allows, and the place of this requirement. A requirement in
-    the script itself is preferred to one in a file near the script. If there is no requirement, the pair consists of
-    all versions and "".
+    """Return the versions of TRL that a requirement allows, and its location. A requirement in the script precedes one
+    in a file near the script. Without a requirement, return all versions and "".
     """
     older = COMMANDS.search(text)
     if older is not None:
@@ -62,7 +59,7 @@ def _texts(text: str, file: str, read: Callable[[str], bytes | None]) -> Iterato
 
 
 def _bounds(found: re.Match[str]) -> str:
-    """The bounds of a requirement, such as `>=0.9,<0.13`. In Poetry's form, `^0.11.4` means `~=0.11.4`."""
+    """The bounds of a requirement, such as `>=0.9,<0.13`. Poetry's `^0.11.4` becomes `~=0.11.4`."""
     if found["poetry"] is None:
         return found["bounds"]
     version = found["poetry"].lstrip("^~")
@@ -70,9 +67,8 @@ def _bounds(found: re.Match[str]) -> str:
 
 
 def _allowed(bounds: str) -> frozenset[str]:
-    """The versions in versions.json that satisfy the bounds of a requirement, such as `>=0.18,<1`. If the requirement
-    pins a release that is older than every version there, the result is the oldest version; if the release is newer, it
-    is the newest.
+    """The versions in versions.json that satisfy the bounds of a requirement, such as `>=0.18,<1`. A pinned release
+    that is older or newer than all of them gives the oldest or newest version.
     """
     known = [tuple(map(int, one.split("."))) for one in numbers()]
     kept = set(known)

@@ -32,15 +32,14 @@ TELLING = (
     ("reward", ("center_rewards_coefficient",)),
     ("dpo", ("beta", "loss_type", "rpo_alpha", "precompute_ref_log_probs", "max_prompt_length", "reference_free")),
 )
-"""Training methods, each with arguments that only this method has. If a file has arguments of several methods, the
-first of these methods is chosen.
+"""Training methods with arguments that only they have. If a file has arguments of several methods, the first one is
+chosen.
 """
 
 
 def method_of(overrides: Overrides, file: str, names: Iterable[str], entries: Entries) -> str:
-    """The training method. If `--method` states one, it is this method. Otherwise, it is the method that a word of the
-    file's path names (`recipes/x/dpo/config.yaml`). Otherwise, if the file has an argument that only one method has, it
-    is this method. Otherwise, it is sft.
+    """The training method: of `--method`, else of a word of the file's path (`recipes/x/dpo/config.yaml`), else of an
+    argument that only one method has, else sft.
 
     "distill" in a path counts only if the file names a teacher, because many models have "distill" in their name.
     """
@@ -61,14 +60,14 @@ def method_of(overrides: Overrides, file: str, names: Iterable[str], entries: En
 
 
 def _words(file: str, overrides: Overrides) -> list[str]:
-    """The words of the file's path, from the last to the first. The words of the path in the command come before the
-    words of the folders around it in the repository.
+    """The words of the file's path, from the last to the first: first of the path in the command, then of the folders
+    above it in the repository.
     """
     return WORDS.split(f"{overrides.place}/{file}".lower())[::-1]
 
 
 def _unclear(draft: Draft, entries: Entries, file: str, overrides: Overrides) -> None:
-    """Warn if the keys fit several methods for pairs of answers, and neither `--method` nor the path decides."""
+    """Warn if the keys fit several methods for preference pairs, and neither `--method` nor the path decides."""
     if draft.method != "dpo" or overrides.method is not None or "dpo" in _words(file, overrides):
         return
     fields = {method: set(versions.table()[method]) for method in ("dpo", "orpo", "cpo", "kto")}
@@ -82,11 +81,10 @@ def start(
     overrides: Overrides, entries: Entries, file: str, dating: Entries | None = None, source_text: str = "",
     among: Sequence[str] = (),
 ) -> tuple[Draft, Stack]:  # fmt: skip
-    """Return a pair: an empty draft with its method and target stack, and the stack whose defaults the file relies on.
+    """Return an empty draft with its method and target stack, and the stack whose defaults the file relies on.
 
-    The file's version of TRL is derived from three sources: the names of the keys in `dating` (None means all entries);
-    the version that `source_text` or the repository's requirements state; and `among`, the versions that fit the script
-    that reads the file.
+    The file's version of TRL follows from the names of the keys in `dating` (by default all entries), from requirements
+    in `source_text` or the repository, and from `among`, the versions that fit the script which reads the file.
     """
     dating = entries if dating is None else dating
     method = method_of(overrides, file, entries, entries)
@@ -103,7 +101,7 @@ def start(
     packs, attention = entries.get("packing"), entries.get("attn_implementation")
     flash = attention is not None and "flash" in str(attention.value)
     if packs is not None and boolean(packs) and not flash and not stack.facts.isolate_mask:
-        stack = load(stacks.DEFAULT)  # use the default stack: there, packed documents do not attend to each other
+        stack = load(stacks.DEFAULT)  # in the default stack, packed documents do not attend to each other
     draft = Draft(load(overrides.target) if overrides.target else stack, method, overrides.stem)
     draft.trl = number(source) if number(source) in fitting else fitting[-1]
     draft.fitting, draft.pinned = fitting, pinned
@@ -125,7 +123,7 @@ def given(draft: Draft, overrides: Overrides) -> None:
 
 
 UNLIKE = ("simpo", "ppo", "ipo", "slic", "xpo", "bco", "prm")
-"""Names of methods that are not methods of xpc. A file with such a word in its name is not imported as sft."""
+"""Names of methods that xpc does not have. A file with such a word in its name is not imported as sft."""
 WORDS = re.compile("[^a-z0-9]+")
 
 
@@ -141,8 +139,8 @@ def trl(entries: Entries, file: str, overrides: Overrides) -> Draft:
     arguments(draft, entries, overrides, source, Machines(), spread)
     named = [one for one in WORDS.split(posixpath.basename(file).lower()) if one in UNLIKE]
     if named and draft.method == "sft" and overrides.method is None:
-        draft.error(Entry("method", named[0], file, 1), "the file's name states a method that no key states; the spec "
-                    "has sft", "`--method NAME` names the method of a spec")  # fmt: skip
+        draft.error(Entry("method", named[0], file, 1), "the file's name contains a method, but no key states it; the "
+                    "spec has sft", "`--method NAME` sets the method of the spec")  # fmt: skip
     return draft
 
 
@@ -150,7 +148,7 @@ def arguments(
     draft: Draft, entries: Entries, overrides: Overrides, source: Stack, found: Machines,
     spread: own_names.Spread | None = None,
 ) -> None:  # fmt: skip
-    """Import all entries of a TRL configuration into the draft. `spread` states which of them a custom script names
+    """Import all entries of a TRL configuration into the draft. `spread` has the keys that a custom script names
     differently.
     """
     if overrides.partial:
@@ -211,7 +209,7 @@ def settle_files(draft: Draft, overrides: Overrides) -> None:
 
 
 def _stream(draft: Draft, named: Entries) -> None:
-    """Import streaming. TRL shuffles a stream only if `shuffle_dataset` is true, in a buffer of the default size in the
+    """Import streaming. TRL shuffles a stream only if `shuffle_dataset` is true, with the default buffer size of the
     library datasets.
     """
     order = named.get("shuffle_dataset")
@@ -241,7 +239,7 @@ def loading(draft: Draft, entries: Entries) -> Entries:
     out = {key: one for key, one in entries.items() if key != "model_init_kwargs"}
     for name, one in inside.mapping.items():
         if name == "device_map":
-            draft.note(one, "the setting `hardware` decides this")
+            draft.note(one, "the setting `hardware` decides the device")
             continue
         stated = out.setdefault(LOADING[name], one)
         if stated.value == one.value and stated is not one:
@@ -257,9 +255,9 @@ NAMES = ("output_dir", "run_name", "logging_dir", "hub_model_id", "cache_dir", "
 NAMING = re.compile(r"(?:wandb|run|exp|experiment)_?(?:run_?)?(?:name|id|group|tags?)?")
 """Matches keys by which custom scripts name a run, such as `wandb_run` and `exp_name`."""
 OPEN = re.compile(r"\?\?\?|[<{][\w .-]+[>}]")
-"""Matches a value that somebody must still give: `???`, as OmegaConf writes it, `<model_name>` or `{model_path}`."""
-NOT_GIVEN = "the file leaves this value open", "write the value into the file"
-"""The reason and the help text of the error for a key without a value."""
+"""Matches a placeholder for a value: OmegaConf's `???`, `<model_name>` or `{model_path}`."""
+NOT_GIVEN = "the file has only a placeholder for this value", "write the value into the file"
+"""The reason and the help of the error for a placeholder."""
 VARIABLE = re.compile(r"\$(?:\{(\w+)(?::-([^}]*))?\}|(\w+))")
 
 
@@ -269,7 +267,7 @@ def only_names(key: str) -> bool:
 
 
 def _with_variables(draft: Draft, entries: Entries, sets: Mapping[str, str]) -> Entries:
-    """Replace `$NAME` in the entries by the values of `--set NAME=VALUE`. A run name that contains another variable is
+    """Replace `$NAME` in the entries by the values of `--set NAME=VALUE`. A run name with any other variable is
     removed.
     """
     out: dict[str, Entry] = {}
@@ -291,8 +289,8 @@ def _with_variables(draft: Draft, entries: Entries, sets: Mapping[str, str]) -> 
 
 
 def _callbacks(draft: Draft, entry: Entry | None) -> None:
-    """Import `callbacks`. Open-R1's `push_to_hub_revision`, which pushes each checkpoint to a branch of its own,
-    becomes a setting; other callbacks are kept in a comment.
+    """Import `callbacks`. Open-R1's `push_to_hub_revision`, which pushes each checkpoint to its own branch, becomes a
+    setting; other callbacks are kept in a comment.
     """
     names = [] if entry is None or entry.empty else words(entry) or []
     if entry is None:
@@ -319,12 +317,12 @@ def shard(draft: Draft, named: Entries, overrides: Overrides, found: Machines) -
         sharding.accelerate(draft, overrides.accelerate, overrides, found)
     if "num_processes" in named:  # a key of accelerate, which some training scripts of early 2025 also read
         sharding.count(draft, named["num_processes"], "total", found)
-    draft.default("strategy", "ddp", "no input file configures sharding")
+    draft.default("strategy", "ddp", "the imported files configure no sharding")
 
 
 def finish(draft: Draft, overrides: Overrides, found: Machines) -> None:
-    """Complete the draft. Set the hardware and the nodes, the architecture of a model whose folder is missing, and a
-    target that is not the default. Remove `eval.micro` if the run does not evaluate.
+    """Complete the draft: set the hardware, the nodes, the architecture of a model whose folder is missing, and a
+    target other than the default; remove `eval.micro` from a run without evaluation.
     """
     machines(draft, found, overrides)
     each, micro = draft.settings.get("eval.every"), draft.settings.get("eval.micro")
@@ -335,7 +333,7 @@ def finish(draft: Draft, overrides: Overrides, found: Machines) -> None:
     local_model.architecture(draft, overrides)
     local_model.adapter(draft, overrides)
     if draft.has("model.rope") and any(map(draft.has, ADAPTERS)) and not draft.has("save.merge"):
-        draft.put("save.merge", True, None, "an adapter is saved without the scaling of positions")
+        draft.put("save.merge", True, None, "the saved adapter lacks the RoPE scaling")
     if draft.stack.name != stacks.DEFAULT or overrides.target is not None:
         draft.put("target", draft.stack.name)
 

@@ -1,5 +1,5 @@
-"""TRL's own reward functions (`trl.rewards`), such as `think_format_reward`. A spec names the built-in function of xpc
-that computes the same. If there is none, a file next to the spec takes the function from TRL.
+"""TRL's own reward functions (`trl.rewards`), such as `think_format_reward`. A spec uses xpc's equivalent built-in
+function or, if there is none, a file next to the spec that imports TRL's function.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAKING = {
     "get_repetition_penalty_reward": ("ngram_size", "max_penalty"),
     "get_cosine_scaled_reward": (),
 }
-"""Maps each function of TRL that returns a reward function to the names of its positional arguments."""
+"""Maps TRL's functions that return a reward function to the names of their positional arguments."""
 
 
 def weighted(draft: Draft, name: str, weight: float | None, arguments: Mapping[str, object] | None = None) -> Weighted:

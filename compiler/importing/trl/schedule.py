@@ -13,7 +13,7 @@ from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.setting import Path
 
 FLAT = ("constant", "reduce_lr_on_plateau", "greedy")
-"""Schedules with which transformers ignores the warm-up (optimization.py, `get_scheduler`)."""
+"""Schedules for which transformers ignores the warm-up (optimization.py, `get_scheduler`)."""
 OF_ARGUMENT: Mapping[str, Path] = {
     "eps": "optimizer.eps", "momentum": "optimizer.momentum", "weight_decay": "optimizer.weight_decay",
 }  # fmt: skip
@@ -50,8 +50,8 @@ def schedule(draft: Draft, named: Mapping[str, Entry]) -> None:
 
 
 def _stable(draft: Draft, entry: Entry, most: Entry | None) -> None:
-    """Check `num_stable_steps` of the schedule warmup-stable-decay. The steps of the warm-up, the stable part and the
-    decay must add up to `max_steps`.
+    """Check `num_stable_steps` of the schedule warmup-stable-decay. The steps of warm-up, stable phase and decay must
+    add up to `max_steps`.
     """
     parts = [draft.settings.get(path) for path in ("schedule.warmup", "schedule.decay")]
     counts = [int(one.text) for one in parts if one is not None and one.text.isdecimal()]
@@ -61,7 +61,7 @@ def _stable(draft: Draft, entry: Entry, most: Entry | None) -> None:
     elif value is not None and length is not None and len(counts) == 2 and sum(counts) + value == length:
         draft.note(entry, "it follows from the number of steps, the warm-up and the decay")
     else:
-        draft.error(entry, "the spec's rate stays at its peak for all steps between warm-up and decay",
+        draft.error(entry, "the spec's learning rate stays at its peak for all steps between warm-up and decay",
                     "leave it out, or set `max_steps` to the sum of the three")  # fmt: skip
 
 
@@ -80,7 +80,7 @@ def _argument(draft: Draft, name: str, entry: Entry) -> None:
     elif value is None:
         draft.error(entry, "the value must be a number")
     elif name == "num_cycles" and value == 0.5 and shape is not None and shape.text in ("cosine", "wsd"):
-        draft.note(entry, "half a cosine is the default")
+        draft.note(entry, "half a cosine cycle is the default")
     elif path in ("schedule.min_lr", "schedule.warmup_lr", "schedule.max_lr"):
         draft.put(path, Amount("share" if name in SHARES else "absolute", value), entry)
     elif path == "schedule.decay":
@@ -90,8 +90,8 @@ def _argument(draft: Draft, name: str, entry: Entry) -> None:
 
 
 def warmup(draft: Draft, steps: Entry | None, ratio: Entry | None) -> None:
-    """Set the warm-up. As in transformers, `warmup_steps` overrides `warmup_ratio` if it is above 0, and is a share of
-    the run if it is below 1.
+    """Set the warm-up. As in transformers, a `warmup_steps` above 0 overrides `warmup_ratio`, and below 1 it is a share
+    of the run.
     """
     count = number(steps) if steps is not None and not steps.empty else None
     share = number(ratio) if ratio is not None and not ratio.empty else None
@@ -104,7 +104,7 @@ def warmup(draft: Draft, steps: Entry | None, ratio: Entry | None) -> None:
     if steps is not None and count:
         draft.put("schedule.warmup", Amount("share", count) if count < 1 else Amount("count", int(count)), steps)
         if ratio is not None and share:
-            draft.note(ratio, "`warmup_steps` is above 0, and takes precedence")
+            draft.note(ratio, "`warmup_steps` is above 0, and overrides this key")
             draft.warn(ratio, f"`warmup_steps: {count}` decides, as in transformers")
         elif ratio is not None and share is not None:
             draft.note(ratio, "`warmup_steps` decides")
@@ -129,4 +129,4 @@ def optimizer_arguments(draft: Draft, entry: Entry | None) -> None:
             draft.settings.pop(path, None)
             draft.put(path, number(one), one)
         else:
-            draft.error(one, "xpc has no such argument of an optimizer")
+            draft.error(one, "xpc's optimizers have no such argument")

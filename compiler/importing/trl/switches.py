@@ -1,6 +1,4 @@
-"""Import trainer settings that depend on several keys: saving, evaluation, packing, activation checkpointing,
-the Hub.
-"""
+"""Import trainer settings that depend on several keys: saving, evaluation, packing, activation checkpointing, hub."""
 
 from __future__ import annotations
 
@@ -62,7 +60,7 @@ def intervals(draft: Draft, named: Entries) -> None:
         draft.mark(saving, MAPPED, "save.every")
         draft.note(saved, "the evaluations decide")
         draft.differs(
-            "save_strategy", "the source saves only if an evaluation improved; the spec saves at each", saving
+            "save_strategy", "the source saves only after an improvement; the spec after each evaluation", saving
         )
     elif saving is not None or saved is not None:
         every(saving, saved, Amount("count", 500), draft, "save.every")
@@ -79,21 +77,21 @@ def intervals(draft: Draft, named: Entries) -> None:
         draft.note(steps, "nothing is evaluated: `eval_strategy` is not set")
     if evaluates is not None:
         if boolean(evaluates) and (not draft.has("eval.every") or draft.settings["eval.every"].text == "never"):
-            draft.note(evaluates, "this key asks for an evaluation after the run; nothing is evaluated during the run")
-            draft.warn(evaluates, "the evaluation after the run is dropped: a bundle evaluates during training only")
+            draft.note(evaluates, "this key evaluates only after the run; nothing is evaluated during the run")
+            draft.warn(evaluates, "the evaluation after the run is dropped: a bundle evaluates only during training")
         else:
             draft.note(evaluates, "`eval_strategy` decides whether anything is evaluated")
 
 
 def patience(draft: Draft, entry: Entry | None) -> None:
-    """Set the patience of early stopping: after this many evaluations without an improvement, the run stops. It is an
-    error if the run does not evaluate.
+    """Set the patience of early stopping: the run stops after this many evaluations without an improvement. An error if
+    the run does not evaluate.
     """
     often = draft.settings.get("eval.every")
     if draft.on(entry) is None:
         return
     if often is None or often.text == "never":
-        draft.error(entry, "nothing is evaluated, so it cannot apply")
+        draft.error(entry, "nothing is evaluated, so early stopping has no effect")
     else:
         draft.setting("eval.patience", entry)
 
@@ -105,14 +103,14 @@ def trackers(draft: Draft, named: Entries) -> None:
         return
     names = words(entry) or []
     if entry.value is None:
-        why = "transformers 4 reports to every tracker that is installed, transformers 5 to none"
+        why = "transformers 4 reports to every installed tracker, transformers 5 to none"
         draft.put("track", ("none",), entry, f"null: {why}")
         draft.warn(entry, f"{why}; the spec has none", "name the tracker, or `none`")
     elif entry.empty or names == ["none"]:
         draft.put("track", ("none",), entry)
     elif names == ["all"]:
-        draft.put("track", ("none",), entry, "`all` depends on what is installed")
-        draft.warn(entry, "`all` depends on what is installed, and a bundle names its trackers: none is written")
+        draft.put("track", ("none",), entry, "`all` depends on the installed trackers")
+        draft.warn(entry, "`all` depends on what is installed, but a bundle names its trackers: the spec has none")
     elif set(names) <= set(TRACKERS):
         draft.put("track", tuple(names), entry)
     elif set(names) <= {*TRACKERS, *OTHER_TRACKERS}:
@@ -133,8 +131,8 @@ TRACKER_NAMES = {
     "swanlab_project": ("swanlab", "track.project"), "clearml_project": ("clearml", "track.project"),
     "clearml_task": ("clearml", "track.name"),
 }  # fmt: skip
-"""Some keys state the project or the run name of a tracker. This table maps such a key to a pair: the tracker, and the
-setting. Environment variables with these names are imported in the same way.
+"""Maps a key that states the project or the run name of a tracker to the tracker and the setting; also for environment
+variables of these names.
 """
 
 
@@ -160,7 +158,7 @@ def checkpointing(draft: Draft, named: Entries) -> None:
     inside = kwargs.mapping.get("use_reentrant")
     for name, one in kwargs.mapping.items():
         if name != "use_reentrant":
-            draft.error(one, "the language has `reentrant` only")
+            draft.error(one, "a spec can set only `use_reentrant` of these arguments")
     if kwargs.empty or off:
         draft.note(kwargs, "it is off" if off else NULL)
         if inside is not None and off:
@@ -177,8 +175,8 @@ ACCELERATOR: Mapping[str, tuple[object, ...]] = {
     "use_seedable_sampler": (True,), "gradient_accumulation_kwargs": (None,), "use_configured_state": (None, False),
     "non_blocking": (None, False, True),
 }  # fmt: skip
-"""Maps each key of `accelerator_config` to its irrelevant values: the defaults of accelerate, which every bundle uses,
-and all values of `non_blocking`, which affects only how batches are copied to the GPU. Source: transformers'
+"""Maps each key of `accelerator_config` to its irrelevant values: accelerate's default, which every bundle uses, and
+for `non_blocking`, which only affects how batches are copied to the GPU, all values. Source: transformers'
 AcceleratorConfig.
 """
 
@@ -192,7 +190,7 @@ def accelerator(draft: Draft, named: Entries) -> None:
         if name in ACCELERATOR and one.value in ACCELERATOR[name]:
             draft.note(one, "a bundle does the same")
         else:
-            draft.error(one, "a bundle does not change how accelerate makes batches", "leave it out")
+            draft.error(one, "a bundle does not change how accelerate forms batches", "leave it out")
     if entry.mapping:
         draft.note(entry, "each of its keys is imported separately")
     else:
@@ -222,9 +220,10 @@ def packing(draft: Draft, named: Entries) -> None:
                 "write `bfd`, `bfd_split` or `wrapped`",
             )
         elif name == "ffd" and name not in draft.stack.packing:
-            draft.put("batch.packing.strategy", "bfd", strategy, "TRL never had the strategy `ffd`; bfd is its default")
+            draft.put("batch.packing.strategy", "bfd", strategy, "no version of TRL packs by `ffd`; bfd is the default")
             draft.warn(
-                strategy, "no version of TRL packs by `ffd` (the trainer fails on it): bfd, the default, is written"
+                strategy,
+                "no version of TRL packs by `ffd` (its trainer fails): the spec has bfd, the default",
             )
         else:
             draft.put("batch.packing.strategy", name, strategy)
@@ -255,14 +254,14 @@ def switches(draft: Draft, named: Entries) -> None:
     if order is not None and not order.empty and METHODS[draft.method].grouped:
         draft.setting("data.shuffle", order)
     elif order is not None:
-        draft.note(order, "`data.shuffle` shuffles the rows before they are read")
+        draft.note(order, "`data.shuffle` shuffles the rows before training")
     grouped = named.get("group_by_length")
     if grouped is not None:
         _grouped(draft, grouped)
     older, attention = draft.on(named.get("use_flash_attention_2")), named.get("attn_implementation")
     if older is not None and attention is not None and not attention.empty:
         draft.note(older, "`attn_implementation` decides")
-    elif older is not None:  # older files of the alignment handbook have `use_flash_attention_2`
+    elif older is not None:  # `use_flash_attention_2` is a key of older files of the alignment handbook
         draft.put("model.attn", "flash2", older)
     for name in ("attn_implementation", "dtype"):
         entry = named.get(name)
@@ -280,8 +279,8 @@ def _resume(draft: Draft, entry: Entry) -> None:
     else:
         draft.drop(
             "resume_from_checkpoint",
-            "the source resumes from a checkpoint of another folder; a run of the spec starts over, unless the "
-            "checkpoint is in the run's own folder",
+            "the source resumes from this checkpoint; a run of the spec starts over, unless its own folder "
+            "has a checkpoint",
             entry,
         )
 
@@ -304,7 +303,7 @@ def _attention(draft: Draft, entry: Entry) -> None:
     elif name is None:
         draft.error(entry, "xpc has no such attention", "write flash_attention_2, sdpa, eager or flex_attention")
     else:
-        kernel = "" if "/" not in str(entry.value) else "a kernel of the Hub: another build of the same algorithm"
+        kernel = "" if "/" not in str(entry.value) else "a kernel of the hub is another build of the same algorithm"
         draft.put("model.attn", name, entry, kernel)
 
 
@@ -315,7 +314,7 @@ def _dtype(draft: Draft, entry: Entry) -> None:
     elif value == "auto":
         draft.mark(entry, MAPPED, "model.dtype", "the dtype of the checkpoint")
         draft.put("model.dtype", "bf16", entry, "`auto` is the dtype of the checkpoint, nearly always bf16")
-        draft.warn(entry, "`auto` is the dtype of the checkpoint, which is unknown here: bf16 is written")
+        draft.warn(entry, "`auto` is the dtype of the checkpoint, which is unknown here: the spec has bf16")
     elif value.removeprefix("torch.") in DTYPES:
         draft.put("model.dtype", DTYPES[value.removeprefix("torch.")], entry)
     else:
@@ -323,7 +322,7 @@ def _dtype(draft: Draft, entry: Entry) -> None:
 
 
 def hub(draft: Draft, named: Entries) -> None:
-    """Set what the run pushes to the hub, and the repository, which by default has the name of the output folder."""
+    """Set what the run pushes to the hub, and the repository, whose default name is that of the output folder."""
     push = named.get("push_to_hub")
     inside = {
         "hub_model_id": "save.hub.name", "hub_strategy": "save.hub.strategy", "hub_private_repo": "save.hub.private",
@@ -337,7 +336,7 @@ def hub(draft: Draft, named: Entries) -> None:
     owner, name = named.get("push_to_hub_organization"), named.get("hub_model_id", named.get("output_dir"))
     if owner is not None and name is not None and not owner.empty:
         draft.put("save.hub.name", f"{text(owner)}/{(text(name) or '').rstrip('/').rpartition('/')[2]}", owner)
-        draft.note(named.get("hub_model_id"), "`push_to_hub_organization` is put in front of it")
+        draft.note(named.get("hub_model_id"), "the organization in `push_to_hub_organization` precedes this name")
     for path, one in [
         (path, named[key]) for key, path in inside.items() if key in named and not (owner and path.endswith("name"))
     ]:
@@ -348,44 +347,47 @@ def hub(draft: Draft, named: Entries) -> None:
 
 
 def precision(draft: Draft, why: str) -> None:
-    """Set the precision if the file states neither bf16 nor fp16. It becomes the dtype of the weights: transformers
-    computes in bf16 or fp16 if the weights have this dtype, even without mixed precision.
+    """Set the precision if the file states neither bf16 nor fp16. It follows from the dtype of the weights:
+    transformers computes with bf16 or fp16 weights in this dtype, even without mixed precision.
     """
     dtype, stated = draft.settings.get("model.dtype"), draft.settings.get("precision")
     if dtype is None or dtype.text == "fp32" or (stated is not None and stated.text != "fp32"):
         draft.default("precision", "fp32", why)
         return
     if stated is not None and stated.entry is not None:
-        draft.warn(stated.entry, f"weights of {dtype.text} compute in {dtype.text} anyway, and so does the spec")
+        draft.warn(
+            stated.entry,
+            f"weights in {dtype.text} compute in {dtype.text} anyway, also in the spec",
+        )
         draft.mark(stated.entry, MAPPED, f"precision = {dtype.text}")
     draft.settings.pop("precision", None)
-    draft.put("precision", dtype.text, None, "the weights have this dtype, so the computation has it, too")
+    draft.put("precision", dtype.text, None, "the computation has the dtype of the weights")
 
 
 def follow(draft: Draft) -> None:
-    """If documents are packed and the attention is not flash attention, set `packing.isolate` to `mask`, so that an
-    attention mask separates the documents.
+    """With packing and without flash attention, set `packing.isolate` to `mask`, so that an attention mask separates
+    the documents.
     """
     attention, packed = draft.settings.get("model.attn"), draft.settings.get("batch.packing")
     apart = attention is not None and attention.text in ("flash2", "flash3")
     if packed is None or packed.text != "true" or apart or stream(draft) or draft.has("batch.packing.isolate"):
         return
-    draft.put("batch.packing.isolate", "mask", None, "a mask keeps packed rows apart without flash attention")
+    draft.put("batch.packing.isolate", "mask", None, "without flash attention, a mask separates packed documents")
     draft.warn(packed.entry, "without flash attention, packed documents attend to each other in a run of the imported "
-                "file, and do not in a run of the spec")  # fmt: skip
+                "file, but not in a run of the spec")  # fmt: skip
 
 
 def stream(draft: Draft) -> bool:
-    """Whether the packing strategy is `wrapped`. All texts are then joined and cut into rows, and documents attend to
-    each other.
+    """Whether the packing strategy is `wrapped`, which joins all texts and cuts them into rows, so that documents
+    attend to each other.
     """
     way = draft.settings.get("batch.packing.strategy")
     return way is not None and way.text == "wrapped"
 
 
 def router(draft: Draft) -> None:
-    """Turn off the router's load-balancing loss, which the imported tool does not add, but the target stack's TRL adds
-    by default.
+    """Turn off the router's load-balancing loss, which the target stack's TRL adds by default and the imported tool
+    does not.
     """
     facts = registry.find_model(draft.model)
     if (

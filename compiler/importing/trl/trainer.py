@@ -1,7 +1,7 @@
-"""Import keys of transformers' TrainingArguments and of TRL's configuration classes. The importers of other tools use
-this module for the keys that their tools share with TRL.
+"""Import keys of transformers' TrainingArguments and of TRL's configuration classes. Importers of other tools use this
+module for keys that these tools share with TRL.
 
-The field `args` in the table of settings lists the arguments that control each setting.
+The column `args` of the table of settings has the arguments of each setting.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from xpc.compiler.stacks import Stack
 PLAIN_KINDS = (kinds.INT, kinds.TOKENS, kinds.REAL, kinds.FLAG, kinds.TEXT, kinds.NAME, kinds.MODEL, kinds.PATH,
                kinds.DURATION, kinds.SHARE)  # fmt: skip
 COMBINED = ("train.steps", "batch.packing.eval", "save.full_state", "method.vllm.mode", "save.hub")
-"""Settings that `simple` skips. Each follows from a single argument, but is imported by another function of this
-folder.
+"""Settings that `simple` skips, because another function of this folder imports them, although each follows from a
+single argument.
 """
 MAPPINGS = ("gradient_checkpointing_kwargs", "activation_checkpointing_kwargs", "lr_scheduler_kwargs",
             "accelerator_config")  # fmt: skip
-"""Arguments whose values are mappings. On a command line, the value is written as JSON."""
-PADS = "the target's dpo pads anyway: this changes speed and memory, not the loss"
+"""Arguments whose values are mappings, written as JSON on a command line."""
+PADS = "the target stack's dpo pads anyway: this changes speed and memory, not the loss"
 
 
 def simple(name: str) -> Setting | None:
@@ -52,8 +52,8 @@ def canonical(entries: Entries) -> dict[str, Entry]:
 
 
 def arguments(draft: Draft, entries: Entries) -> None:
-    """Import every key of the trainer. Some keys depend on each other, such as the keys about the schedule. These are
-    imported first, in groups; then each remaining key is imported by itself.
+    """Import every key of the trainer: first keys that depend on each other in groups, such as the keys about the
+    schedule, and then each remaining key.
     """
     for old, new in RENAMES.items():
         if old in entries and new in entries and entries[old].value == entries[new].value:
@@ -71,8 +71,8 @@ def arguments(draft: Draft, entries: Entries) -> None:
 
 
 def one(draft: Draft, name: str, entry: Entry) -> None:
-    """Import a single key. It becomes a setting, or an argument under `extra`, or it is reported as an error or as a
-    key without effect.
+    """Import a single key as a setting or an argument under `extra`, or report it as an error or a key without
+    effect.
     """
     row = simple(name)
     if row is not None and row.methods and draft.method not in row.methods:
@@ -107,7 +107,7 @@ def _length(draft: Draft, named: Entries) -> None:
     count = integer(steps) if steps is not None and not steps.empty else None
     if steps is not None:
         if steps.empty or (count is not None and count <= 0):
-            draft.note(steps, "it states no number of steps, so the number of epochs decides")
+            draft.note(steps, "it is not a positive number of steps, so the number of epochs decides")
         elif count is None:
             draft.error(steps, "the value must be a whole number")
         else:
@@ -155,7 +155,7 @@ def _optimizer(draft: Draft, named: Entries) -> None:
             if number(one) is None:
                 draft.error(one, "the value must be a number")
         if all(value is not None for value in values):
-            why = "" if len(given) == 2 else "the other beta has its default"
+            why = "" if len(given) == 2 else "the second beta has its default"
             for one in given:
                 draft.put("optimizer.betas", tuple(values), one, why)
     modules = named.get("optim_target_modules")

@@ -1,4 +1,4 @@
-"""Find out for which version of TRL a file was written. The version decides which defaults the file relies on.
+"""Find the version of TRL for which a file was written, whose defaults the file relies on.
 
 `versions.json` has the names and defaults of the configuration classes of each release from 0.9 to 1.16
 (tests/importing/oracles/trl_versions.py reads them from the wheels). A file fits the versions that have most of its key
@@ -16,8 +16,8 @@ from xpc.compiler.importing.text.values import RENAMES
 from xpc.grammar.package_data import read_json
 
 LAST = {"vllm_device": "0.15", "vllm_dtype": "0.15", "vllm_max_model_len": "0.15"}
-"""Maps an argument to the last version of TRL that used it. Later versions accept the argument and ignore it
-(grpo_config.py of 0.16 and 0.17).
+"""Maps an argument to the last version of TRL that used it; later versions accept and ignore it (grpo_config.py of 0.16
+and 0.17).
 """
 SCRIPTS = {
     "evaluation_strategy": ("0.9", "0.12"),
@@ -26,10 +26,10 @@ SCRIPTS = {
     "trainer.processing_class": ("0.12", "1.16"),
     **dict.fromkeys(("hub_model_revision", "benchmarks", "callbacks", "overwrite_hub_revision"), ("0.14", "0.18")),
 }
-"""Maps a name that files and scripts use, but TRL's classes do not have, to the first and the last version of TRL for
-which such a file was written. transformers removed `evaluation_strategy` in 4.46, and Open-R1's scripts of 2025 pin trl
-0.14 to 0.18. In Python, TRL's trainers took `tokenizer` until 0.15 and take `processing_class` since 0.12, and
-SFTTrainer took `max_seq_length` until 0.12.
+"""Maps a name that TRL's classes lack, but files and scripts use, to the first and the last version of TRL of such
+files. transformers removed `evaluation_strategy` in 4.46, and Open-R1's scripts of 2025 pin trl 0.14 to 0.18. In
+Python, TRL's trainers took `tokenizer` until 0.15 and take `processing_class` since 0.12, and SFTTrainer took
+`max_seq_length` until 0.12.
 """
 
 VALUES = {
@@ -46,8 +46,8 @@ MATTERS = (
     "use_bias_correction_kl", "vllm_importance_sampling_correction", "vllm_mode", "ref_model_mixup_alpha",
     "ref_model_sync_steps", "epsilon", "num_iterations", "router_aux_loss_coef", "packing_strategy",
 )  # fmt: skip
-"""Arguments whose default affects what a model learns. If the default differs between versions of TRL that fit a file,
-this is reported.
+"""Arguments whose default affects what a model learns, so that a difference between versions of TRL that fit a file is
+reported.
 """
 NEEDS = {
     "router_aux_loss_coef": "experts",
@@ -57,9 +57,9 @@ NEEDS = {
     "ref_model_mixup_alpha": "sync_ref_model",
     "ref_model_sync_steps": "sync_ref_model",
 }
-"""Maps an argument to the flag without which the argument has no effect. `experts` stands for a model with experts."""
+"""Maps an argument to the flag without which it has no effect; `experts` means a model with experts."""
 PADDED = ("dpo", "kto", "orpo", "cpo")
-"""Training methods. Before TRL 0.14, their trainers replaced a null `max_length` by 512 and a null `max_prompt_length`
+"""Training methods whose trainers, before TRL 0.14, replaced a null `max_length` by 512 and a null `max_prompt_length`
 by 128.
 """
 
@@ -83,7 +83,7 @@ def find(text: str) -> str | None:
 
 
 def having(method: str, name: str) -> set[str]:
-    """The versions of TRL in which a class of the method has the argument `name`. Empty if there is none."""
+    """The versions of TRL in which a class of the method has the argument `name`; empty if there is none."""
     order, out = numbers(), set[str]()
     if name in SCRIPTS:
         first, last = SCRIPTS[name]
@@ -106,8 +106,8 @@ def since(method: str) -> list[str]:
 
 
 def possible(method: str, entries: Mapping[str, Entry]) -> tuple[str, ...]:
-    """The versions of TRL for which the file may be written. Of all versions that have the method, these have the
-    largest number of the file's key names.
+    """The versions of TRL for which the file may be written: those that have the method and the most of the file's key
+    names.
     """
     versions = since(method)
     score = dict.fromkeys(versions, 0)
@@ -117,7 +117,7 @@ def possible(method: str, entries: Mapping[str, Entry]) -> tuple[str, ...]:
             first, last = (numbers().index(one) for one in VALUES[name, entry.value])
             versions = [one for one in versions if first <= numbers().index(one) <= last] or versions
         if name in inherited and name not in SCRIPTS:
-            # every version of transformers has this argument, so the argument does not show the version of TRL
+            # every version of transformers has this argument, so it does not show the version of TRL
             continue
         for one in having(method, name):
             if one in score:
@@ -139,10 +139,10 @@ def default(method: str, name: str, version: str) -> object:
 
 
 def _meaning(method: str, name: str, value: object, known: bool, at: int) -> object:
-    """The value that the trainer of a version used if an argument was missing or null.
+    """The value that a version's trainer uses for a missing or null argument.
 
-    `value` is the default of the class, `known` is true if the version has the argument, and `at` is the index of the
-    version in `numbers()`.
+    `value` is the default of the class, `known` says whether the version has the argument, and `at` is the version's
+    index in `numbers()`.
     """
     order = numbers()
     if name == "bf16" and known:
@@ -164,7 +164,7 @@ def _meaning(method: str, name: str, value: object, known: bool, at: int) -> obj
     if value is None and method == "reward" and name == "max_length":
         return 512
     if value is None and method in ("sft", "distill") and name in ("max_length", "max_seq_length"):
-        return 1024  # the trainer used 1024, or the tokenizer's limit if that was lower
+        return 1024  # the trainer used the lower of 1024 and the tokenizer's limit
     if name == "loss_type" and value is None:
         return "nll"
     if name == "top_k" and not value:
@@ -179,11 +179,11 @@ def _meaning(method: str, name: str, value: object, known: bool, at: int) -> obj
 
 
 def moved(method: str, among: Collection[str], names: Collection[str], on: Collection[str]) -> dict[str, list[str]]:
-    """Find arguments that affect training, that the file does not state, and whose defaults differ between the versions
-    in `among`. Maps each of these arguments to its defaults as texts, such as `0.04 (trl 0.14 to 0.18)`.
+    """Map each argument that affects training, is missing in the file, and has different defaults among the versions
+    `among`, to these defaults as texts, such as `0.04 (trl 0.14 to 0.18)`.
 
-    `names` are the keys of the file, as the table of settings writes them. `on` are the file's flags that are true,
-    such as `packing`.
+    `names` are the file's keys under the names in the table of settings. `on` are its flags that are true, such as
+    `packing`.
     """
     out: dict[str, list[str]] = {}
     order = [one for one in numbers() if one in among]
@@ -205,8 +205,8 @@ def moved(method: str, among: Collection[str], names: Collection[str], on: Colle
 
 
 def _at(name: str, method: str, version: str) -> tuple[str]:
-    """The name of an argument in a TRL version, as a tuple with one item: before 0.16, it is `max_seq_length` for sft's
-    `max_length`.
+    """The name of an argument in a TRL version, as a tuple with one item: sft's `max_length` was `max_seq_length`
+    before 0.16.
     """
     old = method == "sft" and name == "max_length" and version not in having(method, "max_length")
     return ("max_seq_length" if old else name,)
@@ -229,15 +229,15 @@ def report(draft: Draft, names: Collection[str], on: Collection[str]) -> None:
         return
     span = _span(list(draft.fitting))
     open_ = list(draft.fitting) == since(draft.method)
-    why = "none of its keys shows which one" if open_ else f"its keys fit {span}"
+    why = "none of its keys shows the version" if open_ else f"its keys fit {span}"
     if draft.pinned:
         why = f"{draft.pinned} and the file's keys fit {span}"
     for name, values in different.items():
-        draft.dated[name] = f"not set, and by default {', '.join(values)}; the spec follows trl {draft.trl}"
+        draft.dated[name] = f"not set; its default is {', '.join(values)}; the spec has the default of trl {draft.trl}"
     draft.warn(
         None,
-        f"the file may be for several versions of TRL ({why}), and their defaults differ: "
+        f"several versions of TRL fit the file ({why}), and their defaults differ: "
         + "; ".join(f"{name} = {', '.join(values)}" for name, values in different.items())
-        + f". The spec follows trl {draft.trl}",
+        + f". The spec has the defaults of trl {draft.trl}",
         "`--trl VERSION` decides",
     )

@@ -93,7 +93,7 @@ def test_rewards_that_the_script_makes_have_stubs() -> None:
         "inner(completions, **kwargs)",
     ):
         assert f"def {line}:" in text
-    assert any("only the script computes this" in one for one in found.messages)
+    assert any("only the script's code computes this" in one for one in found.messages)
 
 
 def test_rewards_of_a_factory_get_the_columns_that_the_script_computes() -> None:

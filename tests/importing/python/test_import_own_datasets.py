@@ -140,7 +140,7 @@ def test_constant_length_dataset_becomes_packing() -> None:
 
 def test_a_folder_of_a_data_set_is_an_error() -> None:
     rows = PACKED.replace('split="train")', 'split="train", data_dir="data/a")')
-    assert any("reads one folder of the data set" in one for one in script(LOADED, ROW, rows).messages)
+    assert any("reads one folder of the dataset" in one for one in script(LOADED, ROW, rows).messages)
 
 
 CHANGED = """
@@ -192,7 +192,7 @@ def test_a_rendered_conversation_whose_question_is_masked() -> None:
     assert "columns = [question, answer]" in found.text
     assert 'system = "Be brief."' in found.text
     assert "\n  chat\n" in found.text
-    assert "add a second first token" in found.draft.differences["prompt"]
+    assert "repeat the template's first token" in found.draft.differences["prompt"]
     other = TURNS.replace("turns[:-1]", "turns[:-2]")
     assert script(LOADED, ROW, other).draft.wrong
 

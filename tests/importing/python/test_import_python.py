@@ -337,15 +337,15 @@ def test_tools_are_written_with_the_rewards() -> None:
     assert 'environment = "own.py:Maze"' in found.text
     assert "tool_turns = 3" in found.text
     refused = script(TOOLS)
-    assert any("only the script computes this" in str(one) for one in refused.draft.messages)
+    assert any("only the script's code computes this" in str(one) for one in refused.draft.messages)
 
 
 @pytest.mark.parametrize(("body", "sentence"), [
     ("from transformers import AutoModelForSequenceClassification as A\n"
      "m = A.from_pretrained('x')\nTrainer(model=m, args=TrainingArguments('o')).train()", "another head"),
     ("from transformers import AutoModelForImageTextToText as A\n"
-     "SFTTrainer(model=A.from_pretrained('x'), args=SFTConfig('o')).train()", "a vision model with its vision tower"),
-    ("from x import loss\nloss.backward()", "training loop of its own"),
+     "SFTTrainer(model=A.from_pretrained('x'), args=SFTConfig('o')).train()", "a vision-language model"),
+    ("from x import loss\nloss.backward()", "its own training loop"),
     ("x = 1", "no trainer"),
     ("from trl import TrlParser\na, b = TrlParser((SFTConfig, object)).parse_args_and_config()\n"
      "SFTTrainer(model='x', args=a).train()", "command line"),
@@ -582,5 +582,5 @@ def test_a_script_is_read_in_the_encoding_that_it_names(head: str, read: bool) -
     if read:
         assert parts(head, "x.py")[0]
         return
-    with pytest.raises(Unreadable, match="only UTF-8 is read"):
+    with pytest.raises(Unreadable, match="the import reads only UTF-8"):
         parts(head, "x.py")

@@ -88,7 +88,7 @@ def test_conditions_on_images_have_the_outcome_for_a_model_of_text(tmp_path: Pat
     found = script(tmp_path, f"from transformers import {names}\n{before}", model=model)
     assert "train org/base on org/rows" in found.text
     assert not decisions(found)
-    assert any("the import assumes that the model reads text and no images" in one for one in found.messages)
+    assert any("the import assumes that the model reads only text" in one for one in found.messages)
 
 
 def test_name_of_the_tokenizer_may_be_that_of_the_loaded_model(tmp_path: Path) -> None:

@@ -91,8 +91,8 @@ def test_the_first_rows_of_a_file_are_its_limit():
 @pytest.mark.parametrize(("call", "why"), [
     ('"json", data_files="x.jsonl", split="train[:10%]"', "a spec cannot name this part of a file"),
     ('"json", data_files="x.jsonl", split="train[5:10]"', "a spec cannot name this part of a file"),
-    ('"quads", "plain", split="train[:10%]"', "it is a name on the hub without its owner"),
-    ('"quads"', "it is a name on the hub without its owner"),
+    ('"quads", "plain", split="train[:10%]"', "it is a hub dataset without its owner"),
+    ('"quads"', "it is a hub dataset without its owner"),
 ])  # fmt: skip
 def test_a_part_of_a_file_and_a_name_without_an_owner_are_reported(call: str, why: str):
     assert any(why in one for one in source(call).messages if one.startswith("error"))

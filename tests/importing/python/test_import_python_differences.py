@@ -46,7 +46,7 @@ def warned(found: Imported, words: str) -> bool:
 def test_rendered_text_that_is_tokenized_as_a_text(rows: str, key: str) -> None:
     found = script(rows)
     assert not found.draft.wrong, found.messages
-    assert warned(found, "the spec has each of these tokens once")
+    assert warned(found, "the spec has each special token once")
     assert key in found.draft.differences
 
 
@@ -176,7 +176,7 @@ GRPOTrainer(model="Qwen/Qwen2.5-0.5B", reward_funcs=right, args=GRPOConfig("out"
 
 def test_default_of_trackers_is_in_the_report() -> None:
     lines = as_text(script("").draft, every=True)
-    assert "default: track = none (not set: transformers 4 reports to every tracker that is installed" in lines
+    assert "default: track = none (not set: transformers 4 reports to every installed tracker" in lines
 
 
 def test_report_lists_only_defaults_that_the_spec_has() -> None:
@@ -243,7 +243,7 @@ def test_answers_in_a_text_are_an_error() -> None:
         "from trl import DataCollatorForCompletionOnlyLM\ndata = data.rename_column('body', 'text')",
         more=", data_collator=DataCollatorForCompletionOnlyLM('### Answer:', tokenizer=tokenizer)",
     )
-    assert any("does not find the answer in a text" in one for one in found.messages)
+    assert any("cannot find the answer in a text" in one for one in found.messages)
 
 
 def test_rows_that_a_script_prepares_itself_are_an_error() -> None:

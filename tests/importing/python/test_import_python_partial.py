@@ -314,8 +314,8 @@ def test_tokens_that_a_function_sets_as_columns() -> None:
 
 
 @pytest.mark.parametrize(("made", "why"), [
-    ('{"input_ids": a + b + b, "labels": [-100] * len(a) + b + b}', "the script makes the tokens itself"),
-    ('{"input_ids": tokenizer(row["p"])["input_ids"], "labels": b}', "the script makes the labels itself"),
+    ('{"input_ids": a + b + b, "labels": [-100] * len(a) + b + b}', "the script computes the tokens itself"),
+    ('{"input_ids": tokenizer(row["p"])["input_ids"], "labels": b}', "the script computes the labels itself"),
 ])  # fmt: skip
 def test_tokens_and_labels_of_the_script_are_errors(made: str, why: str) -> None:
     body = f'    a, b = [tokenizer(row[key])["input_ids"] for key in ("p", "a")]\n    return {made}'

@@ -67,5 +67,5 @@ def test_column_that_the_file_cannot_make_is_an_error(function: str, more: str) 
 
 def test_column_without_a_file_for_the_rewards_is_an_error() -> None:
     found = script(f"lambda x: {{{PROMPT}, 'answer': gold(x['solution'])}}", "--hardware", "1 x h100-80gb")
-    assert any("the column `answer`: only the script computes this" in one for one in found.messages)
+    assert any("the column `answer`: only the script's code computes this" in one for one in found.messages)
     assert any("`--rewards FILE` writes the functions" in one.help for one in found.draft.messages)

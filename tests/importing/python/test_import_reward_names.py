@@ -46,5 +46,5 @@ def test_a_name_of_the_main_block_is_in_the_file_of_the_rewards(tmp_path: Path) 
 
 def test_a_name_that_nothing_sets_is_reported(tmp_path: Path) -> None:
     found = launched(tmp_path, "python train.py\n", SCRIPT.replace("scale = 0.5", "pass"), "--rewards", "rewards.py")
-    (reported,) = [one.text for one in found.draft.messages if "which their file does not set" in one.text]
+    (reported,) = [one.text for one in found.draft.messages if "which are not in their file" in one.text]
     assert "use `scale`" in reported

@@ -244,11 +244,11 @@ SFTTrainer(model="Qwen/Qwen2.5-0.5B", args=SFTConfig("out"), train_dataset=rows)
 
 
 @pytest.mark.parametrize(("rows", "words"), [
-    ('load_dataset("csv", data_files="a.csv", delimiter=";", split="train")', "reads the file by this argument"),
-    ('load_dataset("json", data_files="a.json", field="rows", split="train")', "reads the file by this argument"),
+    ('load_dataset("csv", data_files="a.csv", delimiter=";", split="train")', "this argument changes how"),
+    ('load_dataset("json", data_files="a.json", field="rows", split="train")', "this argument changes how"),
     ('list(load_dataset("org/rows", split="train"))[::2]', "the selected rows are not known"),
     ('load_dataset("org/rows", split="train").map(lambda b: {"text": b["q"] + b["a"]}, batched=True)',
-     "joins the columns of several rows"),
+     "joins columns of several rows"),
     ('load_dataset("org/rows", split="train").map(lambda r: {"text": f"{r[\'q\']!r}: " + r["a"]})', "`repr`"),
 ])  # fmt: skip
 def test_rows_that_a_spec_would_read_otherwise_are_an_error(rows: str, words: str) -> None:

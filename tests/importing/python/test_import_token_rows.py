@@ -147,7 +147,7 @@ Trainer(model=AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B"), args=Tr
 ])  # fmt: skip
 def test_labels_with_an_item_of_the_script_are_not_the_tokens(change: str) -> None:
     found = script(LABELS.format(change=change))
-    assert any("the script makes the labels itself" in one for one in found.messages)
+    assert any("the script computes the labels itself" in one for one in found.messages)
 
 
 @pytest.mark.parametrize("change", ["print(labels[0])", "labels[labels == tokenizer.pad_token_id] = -100"])
@@ -268,7 +268,7 @@ def test_batch_of_conversations_that_the_script_made_is_read_row_by_row() -> Non
     found = script(RENDERED.format("tokenizer.apply_chat_template(one, tokenize=False)"))
     assert not found.draft.wrong, found.messages
     assert "columns = [q, a]" in found.text
-    assert any("the spec has each of these tokens once" in one for one in found.messages)
+    assert any("the spec has each special token once" in one for one in found.messages)
 
 
 def test_text_that_is_not_the_conversation_of_the_row_is_an_error() -> None:

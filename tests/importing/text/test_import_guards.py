@@ -130,7 +130,7 @@ def test_variable_that_a_condition_compares_is_the_cause(text: str, tmp_path: Pa
     assert found.draft.wrong
     errors = [one for one in found.draft.messages if one.severity == "error"]
     assert {one.why for one in errors} == {"the script does not set $1, and a condition on it decides the value"}
-    assert {one.help for one in errors} == {"`--set 1=VALUE` sets it; the script knows small, big, large"}
+    assert {one.help for one in errors} == {"`--set 1=VALUE` sets it; the script compares it with small, big, large"}
     known = run(tmp_path, text + "python train.py --lr $LR --seed $SEED\n", "--set", "1=big")
     assert not known.draft.wrong
     assert "lr = 1e-7" in known.text

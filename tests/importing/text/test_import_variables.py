@@ -299,7 +299,7 @@ NAMES = "".join(f"v{n}=1\n" for n in range(6000))
     ids=["conditions", "links", "cuts"],
 )
 def test_a_script_that_would_take_minutes_is_refused(script: str) -> None:
-    with pytest.raises(Unreadable, match="following its variables takes more than"):
+    with pytest.raises(Unreadable, match="expanding its variables takes more than"):
         calls(script)
 
 

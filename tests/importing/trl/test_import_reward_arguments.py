@@ -40,7 +40,7 @@ def test_trl_grpo_takes_the_reward_functions_of_trl() -> None:
 
 def test_a_reward_model_is_refused_with_the_reason() -> None:
     found = imported(GRPO + "reward_model_name_or_path: org/rewards\n", *HARDWARE)
-    assert any("functions, and not models" in one for one in found.messages if one.startswith("error"))
+    assert any("functions, not models" in one for one in found.messages if one.startswith("error"))
 
 
 SCRIPT = """

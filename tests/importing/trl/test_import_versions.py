@@ -45,7 +45,7 @@ def test_open_date_is_reported_with_the_value_that_is_taken() -> None:
     found = imported(GRPO + "max_prompt_length: 512\n", *HARDWARE)
     assert "beta = 0.04 (trl 0.14 to 0.18), 0.0 (trl 0.19 to 0.27)" in warned(found)
     assert "loss_type = grpo (trl 0.14 to 0.15), bnpo (trl 0.16 to 0.21), dapo (trl 0.22 to 0.27)" in warned(found)
-    assert "follows trl 0.18" in warned(found)
+    assert "The spec has the defaults of trl 0.18" in warned(found)
     assert "# beta: not set" in found.text
     assert found.arguments["beta"] == 0.04
 

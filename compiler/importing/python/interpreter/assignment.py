@@ -22,14 +22,14 @@ from xpc.compiler.importing.python.interpreter.values import (
 )
 
 MASKED_PADDING = "<padding>"
-"""The name of an attribute of a row's labels. Its value is the label of the padding, such as -100."""
+"""The name of an attribute that the interpreter adds to a row's labels: the label of padding, such as -100."""
 MASKED_START = "<start>"
-"""The name of an attribute of a row's labels. Its value says how many labels at the beginning are -100."""
+"""The name of an attribute that the interpreter adds to a row's labels: how many of the first labels are -100."""
 IGNORED = -100
 
 
 def ignored(value: object) -> bool:
-    """Whether a label excludes its token from the loss: it is -100, or a library's name for this number."""
+    """Whether a label excludes its token from the loss: -100, or a library's name for it, such as `IGNORE_INDEX`."""
     if isinstance(value, Object) and value.path == "<masked>" and value.positional:
         value = value.positional[0].value  # `[-100] * count`
     return value == IGNORED or (isinstance(value, Name) and value.last.lower().endswith("ignore_index"))
@@ -98,9 +98,7 @@ def _is_padding(index: ast.expr) -> bool:
 
 
 def set_attribute(machine: Machine, owner: object, name: str, value: object, location: Location) -> None:
-    """Set `owner.name = value`. If the owner is a value such as a dict, which has no attributes to set, nothing
-    happens.
-    """
+    """Set `owner.name = value`. Does nothing for an owner such as a dict, which has no attributes to set."""
     if isinstance(owner, Unknown):
         owner = owner.hidden
     if isinstance(owner, Instance) and owner.made is not None and name not in owner.attributes:
@@ -127,7 +125,11 @@ def set_item(machine: Machine, owner: object, key: object, value: object, locati
             if isinstance(owner, Table):
                 machine.journal.write(owner.locations, key, location)  # type: ignore[arg-type]
         else:
-            why, at = (key.why, key.location) if type(key) is Unknown else ("a key that is not known was set", location)
+            why, at = (
+                (key.why, key.location)
+                if type(key) is Unknown
+                else ("the script sets a key that is not known", location)
+            )
             open_further(machine, owner, why, at)
     elif isinstance(owner, list):
         known = isinstance(key, int) and -len(owner) <= key < len(owner)
@@ -135,7 +137,7 @@ def set_item(machine: Machine, owner: object, key: object, value: object, locati
         if known:
             new[key] = value  # type: ignore[call-overload]
         else:
-            new = [Unknown("an item that is not known was set", location)] * len(owner)
+            new = [Unknown("the script sets an item that is not known", location)] * len(owner)
         machine.journal.change(owner, new)
     elif isinstance(owner, Object):
         machine.replaced.append(Replaced(owner, "items", owner, location))
@@ -148,8 +150,8 @@ def set_item(machine: Machine, owner: object, key: object, value: object, locati
 
 
 def open_further(machine: Machine, owner: dict[object, object], why: str, location: Location) -> None:
-    """Mark a dict in which an item with an unknown key was set. From now on, every item of the dict is unknown, and the
-    dict may have further items.
+    """Mark a dict in which the script sets an item with an unknown key: from now on, all its items are unknown, and it
+    may have further items.
     """
     for one in list(owner):
         machine.journal.write(owner, one, Unknown(why, location, owner[one]))
@@ -171,11 +173,11 @@ def _unpack(machine: Machine, targets: list[ast.expr], value: object, node: ast.
     elif isinstance(value, Object):
         items = [item(machine, value, n, node) for n in range(len(targets))]
     elif isinstance(value, tuple) and len(value) == len(targets) - 1 and star is None:
-        # transformers' parsers may return one more value: a list of the words that they did not parse
+        # transformers' parsers may also return a list of the words that they did not parse
         items = [*value, []]
     else:
         hidden = value.hidden if isinstance(value, Unknown) else value
-        why = value.why if isinstance(value, Unknown) else "it is a part of a value that is not known"
+        why = value.why if isinstance(value, Unknown) else "it is unpacked from a value that is not known"
         items = [
             Unknown(why, value.location if isinstance(value, Unknown) else machine.location(node), hidden)
             for _ in targets

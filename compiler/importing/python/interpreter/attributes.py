@@ -29,15 +29,11 @@ from xpc.compiler.importing.python.interpreter.values import (
 )
 
 EACH = Name("<each row>")
-"""The value of the variable `i` in a loop such as `for i in range(len(batch["text"]))`. It stands for every row of the
-batch.
-"""
+"""The value of `i` in a loop such as `for i in range(len(batch["text"]))`, which represents every row of the batch."""
 
 
 class Members(Table):
-    """The value of `object.__dict__` and `vars(object)`. If the script sets an item in it, this sets an attribute of
-    the object.
-    """
+    """The value of `object.__dict__` and `vars(object)`. Setting an item of it sets an attribute of the object."""
 
     def __init__(self, owner: Object | Instance) -> None:
         given = {} if isinstance(owner, Instance) else {name: one.value for name, one in owner.keywords.items()}
@@ -128,10 +124,9 @@ def _member(machine: Machine, value: Instance, name: str, node: ast.AST) -> obje
 
 
 def _part(machine: Machine, value: Object, name: str, node: ast.AST) -> object:
-    """Evaluate `object.name` for an object of a library. If the script has set the attribute, the result is this value.
-    Otherwise, the result may be an argument with which the object was created, such as the `model_max_length` of a
-    tokenizer. If there is neither, the result is a new object of the library. A loaded model's `name_or_path` is the
-    name by which the script loaded it.
+    """Evaluate `object.name` for an object of a library. It is the value that the script has set, or an argument with
+    which the object was created, such as a tokenizer's `model_max_length`, or else a new object of the library. The
+    `name_or_path` of a loaded model is the name by which the script loaded it.
     """
     if name == "__dict__" and functions.is_settings(value):
         return Members(value)
@@ -212,10 +207,10 @@ def _object_item(machine: Machine, value: Object, key: object, node: ast.AST) ->
 
 
 def _changed_in_a_loop(owner: Object, read: Object, each: object) -> object:
-    """The item of a dataset, such as `rows["train"]`, after the loops of the script.
+    """The item of a dataset, such as `rows["train"]`, after all loops of the script.
 
-    A loop may assign a value to every item, as in `rows[name] = rows[name].map(function)`. `each` is this value, and
-    `read` is the item before any loop. If no loop assigns values to items, the result is `read`.
+    `read` is the item before any loop. `each` is the value that a loop assigns to every item, as in `rows[name] =
+    rows[name].map(function)`; if no loop does, the result is `read`.
     """
     if isinstance(each, Unknown):
         return Unknown(each.why, each.location, read)
@@ -228,8 +223,8 @@ def _changed_in_a_loop(owner: Object, read: Object, each: object) -> object:
 
 
 def _of_written_split(value: Object, name: str) -> Object | None:
-    """The split `name` of a dataset such as `rows.map(f)`, if the script has replaced this split before the call, as in
-    `rows["train"] = rows["train"].select(range(100))`. Otherwise None.
+    """The split `name` of a dataset such as `rows.map(f)`, if the script replaced this split before the call, as in
+    `rows["train"] = rows["train"].select(range(100))`; otherwise None.
     """
     steps = functions.lineage(value)
     for n, one in enumerate(steps if functions.is_data(steps[-1]) else []):

@@ -11,15 +11,15 @@ from xpc.compiler.importing.python.interpreter.values import Join, Object
 from xpc.grammar.record import mutable
 
 MISSING = object()
-"""The value of a key that does not exist."""
+"""Represents the value of a key that does not exist."""
 CALLS = "calls"
-"""The key of changes of an object's `calls`. All other lists have the key "[]"."""
+"""The key under which changes of an object's `calls` are recorded; changes of all other lists have the key "[]"."""
 
 
 @mutable
 class Writes:
-    """The values that a branch changes, by container and key. While the branch is interpreted, these are the values
-    from before the branch; afterwards, they are the values that the branch has set.
+    """The values that a branch changes, by container and key: the old values while the branch is interpreted, and then
+    the values that the branch has set.
     """
 
     old: dict[tuple[int, object], tuple[MutableMapping[object, object], object]]
@@ -33,9 +33,7 @@ class Journal:
     def __init__(self) -> None:
         self.branches: list[Writes] = []
         self.copied = 0
-        """The sum of the lengths of all lists that were changed. It measures the cost, because each change copies the
-        list.
-        """
+        """The sum of the lengths of all changed lists, as a measure of the cost: each change copies the list."""
 
     def write(self, container: MutableMapping[object, object], key: object, value: object) -> None:
         """Set a key of a scope, a dict or an object's attributes. Inside a branch, the old value is recorded."""
@@ -46,7 +44,7 @@ class Journal:
     def remove(self, container: MutableMapping[object, object], key: object) -> object:
         """Remove a key, and return its value."""
         value = container[key]
-        self.write(container, key, value)  # record that the dict had this key, so that it can be restored
+        self.write(container, key, value)  # record the old value, so that it can be restored
         del container[key]
         return value
 
@@ -80,8 +78,8 @@ class Journal:
     def merge(self, one: Writes, other: Writes, join: Join, rows: bool) -> bool:
         """Merge the changes of two branches: equal values stay, different values become unknown.
 
-        In a loop over rows (`rows`), one branch may add an item to a list, and the other may skip the row. Then the
-        longer list is kept, and the function returns True.
+        If one branch of a loop over rows (`rows`) adds an item to a list, and the other skips the row, keep the longer
+        list, and return True.
         """
         skipped = False
         for slot in [*one.old, *(key for key in other.old if key not in one.old)]:
@@ -102,8 +100,8 @@ class Journal:
         return skipped
 
     def apply(self, writes: Writes) -> None:
-        """Repeat the changes of a branch, which were undone before the other branch was interpreted. This is needed if
-        the script continues only after this branch, for example because the other branch raises an exception.
+        """Repeat the undone changes of a branch, because the script continues only after this branch; the other branch
+        may raise an exception, for example.
         """
         for (_, key), (container, value) in writes.old.items():
             if isinstance(container, _Items) and isinstance(value, list):
@@ -113,7 +111,7 @@ class Journal:
 
 
 class _Items(MutableMapping[object, object]):
-    """Presents a list as the only value of a mapping, so that changes of lists are recorded like changes of dicts."""
+    """A mapping with a list as its only value, so that changes of lists are recorded like changes of dicts."""
 
     def __init__(self, items: list[object]) -> None:
         self.items_ = items
@@ -135,8 +133,8 @@ class _Items(MutableMapping[object, object]):
 
 
 def _merged(join: Join, one: list[object], other: list[object]) -> list[object]:
-    """Merge a list that two branches have changed. If all items are recorded calls, the merged list has the calls of
-    both branches. Otherwise, if the two lists have different lengths, the merged list has a single unknown item.
+    """Merge the lists of two branches. Of recorded calls, all are kept. Otherwise, the items are merged one by one, or
+    to a single unknown item if the lengths differ.
     """
     if all(isinstance(each, Object) for each in [*one, *other]):
         known = set(map(id, one))

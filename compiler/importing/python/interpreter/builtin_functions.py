@@ -35,7 +35,7 @@ def _number(convert: type) -> Callable[..., object]:
             except (ValueError, OverflowError):
                 return machine.unknown(node, "it is not a number")
         if isinstance(value, Unset):
-            # the variable is not set, and Python raises an error for `int(None)`
+            # for an unset variable, Python raises an error: `int(None)`
             return Unknown(value.why, value.location)
         why = "it depends on a number that is not known"
         return value if isinstance(value, Unknown) else machine.unknown(node, why, value)
@@ -47,7 +47,7 @@ def _text(machine: Machine, positional: Arguments, keywords: Keywords, node: ast
     value = first(positional, keywords)
     if isinstance(value, Unknown | Text | Column | Object | Choice | str):
         return value
-    why = "it is a text made from a value that is neither a text nor a number"
+    why = "it converts to text a value that is neither a text nor a number"
     return str(value) if isinstance(value, Scalar) else machine.unknown(node, why)
 
 
@@ -80,7 +80,7 @@ def _range(machine: Machine, positional: Arguments, keywords: Keywords, node: as
 
 def _files(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
     """Compute a function that lists the files in a folder, such as the checkpoints of an earlier run. The list is
-    assumed to be empty, because the files that a run writes do not exist before the run.
+    assumed to be empty, as it is before the first run.
     """
     return Unset("it depends on the files in a folder of the training machine", machine.location(node))
 
@@ -173,7 +173,7 @@ def _extreme(choose: Callable[..., object]) -> Callable[..., object]:
 
 
 def _whether(stops: bool) -> Callable[..., object]:
-    """Return a function that computes `any` (if `stops` is true) or `all` of a list whose items are known."""
+    """Return a function that computes `any` (`stops` is true) or `all` (false) of a list with known items."""
 
     def whether(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
         items = first(positional, keywords)
@@ -189,7 +189,7 @@ def _whether(stops: bool) -> Callable[..., object]:
 
 def _round(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
     values = [one.value for one in positional]
-    # for `round(1, -1000000000)`, 10 ** 1000000000 must not be computed
+    # `round(1, -1000000000)` would compute 10 ** 1000000000
     digits = values[1] if len(values) > 1 else 0
     if values and all(isinstance(one, int | float) for one in values) and abs(digits) < 100:  # type: ignore[arg-type]
         return round(*values)  # type: ignore[call-overload]

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 
 def _if(machine: Machine, node: ast.If) -> str:
-    """Interpret an `if` statement. Returns how the surrounding block ends early, such as RETURN, or ""."""
+    """Interpret an `if` statement. Returns how the surrounding block ends early, such as RETURN, or "" if it
+    continues.
+    """
     tested = machine.evaluate(node.test)
     truth = truth_of(tested)
     machine.taken_as_empty(tested)
@@ -43,7 +45,7 @@ def _if(machine: Machine, node: ast.If) -> str:
         with machine.journal.branch() as writes:
             ends = machine.block(chosen)
         if ends == STOP:
-            # the chosen branch raises or exits, so it does not train; interpret the other branch instead
+            # the chosen branch raises an exception or exits, so it does not train; interpret the other branch instead
             return machine.block(other)
         machine.journal.apply(writes)
         return ends
@@ -58,9 +60,9 @@ def _if(machine: Machine, node: ast.If) -> str:
 
 
 def _only_removes(node: ast.If) -> bool:
-    """Whether a branch does nothing but remove the columns that its condition tests, as in
-    `if extra: data = data.remove_columns(extra)`. Such a branch can be interpreted even if the condition is false,
-    because there are then no columns to remove.
+    """Whether a branch only removes the columns that its condition tests, as in `if extra: data =
+    data.remove_columns(extra)`. It can always be interpreted: if the condition is false, there are no columns to
+    remove.
     """
     tested = unparsed(node.test)
     words = {tested, f"list({tested})"}
@@ -79,9 +81,9 @@ def _only_removes(node: ast.If) -> bool:
 
 
 def _only_shortens(machine: Machine, node: ast.If) -> bool:
-    """Whether a branch only limits the number of rows to the number in its condition, as in
-    `if len(rows) > n: rows = rows.select(range(n))`. Such a branch can be interpreted even if its condition is false,
-    because there are then at most n rows, and the limit keeps them all.
+    """Whether a branch only limits the number of rows to the number in its condition, as in `if len(rows) > n: rows =
+    rows.select(range(n))`. It can always be interpreted: if the condition is false, there are at most n rows, and the
+    limit keeps them all.
     """
     *others, test = node.test.values if isinstance(node.test, ast.BoolOp) else [node.test]
     made = [one for one in (*node.body, *node.orelse) if not isinstance(one, ast.Expr)]
@@ -110,8 +112,8 @@ def _either(
 ) -> str:
     """Interpret both branches of a condition with an unknown outcome, and merge their changes.
 
-    If the condition tests whether a column of a row is empty, `column` is this column; otherwise it is "". `hidden` is
-    a known value, such as the object over which a loop goes. Each value that becomes unknown gets it as its `hidden`.
+    `column` is the column of a row that the condition tests for emptiness, or "". Each value that becomes unknown gets
+    `hidden`, a known value such as the object of a loop, as its `hidden`.
     """
     before = len(machine.returned[-1]) if machine.returned else 0
     with machine.journal.branch() as first:
@@ -137,7 +139,7 @@ def _either(
 
 def _for(machine: Machine, node: ast.For | ast.AsyncFor) -> str:
     """Interpret a `for` loop. If the items are known, every iteration is interpreted. Otherwise a single iteration is
-    interpreted, as in an `if` with an unknown condition.
+    interpreted, which may or may not run, like the branch of an unknown condition.
     """
     value = machine.evaluate(node.iter)
     if mask_prefix(machine, node):
@@ -171,8 +173,8 @@ def _for(machine: Machine, node: ast.For | ast.AsyncFor) -> str:
 
 
 def _turn(machine: Machine, node: ast.For | ast.AsyncFor | ast.While) -> str:
-    """Interpret one iteration of a loop, which stands for all iterations. If the iteration trains with a trainer from
-    outside of the loop, its line is recorded in `machine.repeated`, unless the loop may end after this training.
+    """Interpret one iteration of a loop, which represents all iterations. If it trains with a trainer from outside of
+    the loop, record its line in `machine.repeated`, unless the loop may end after this training.
     """
     before = len(machine.calls)
     ends = machine.block(node.body)
@@ -188,15 +190,15 @@ def _turn(machine: Machine, node: ast.For | ast.AsyncFor | ast.While) -> str:
 
 
 def _after_loop(ends: str) -> str:
-    """How a loop ends the block that contains it; `ends` says how the loop's body has ended. After `return`, the block
-    ends in the same way. After `break` or `continue`, the block goes on, and the result is "".
+    """How a loop, whose body has ended by `ends`, ends the block around it: by `return` like the body, and not at all
+    ("") after `break` or `continue`.
     """
     return "" if ends.startswith(LOOP) else ends
 
 
 def _while(machine: Machine, node: ast.While) -> str:
-    """Interpret a `while` loop, at most one iteration of it. If the condition is unknown, the iteration may or may not
-    run.
+    """Interpret at most one iteration of a `while` loop. If the condition is unknown, the iteration may or may
+    not run.
     """
     truth = truth_of(machine.evaluate(node.test))
     if truth is False:
@@ -216,8 +218,8 @@ def _with(machine: Machine, node: ast.With | ast.AsyncWith) -> str:
 
 
 def _try(machine: Machine, node: ast.Try | ast.TryStar) -> str:
-    """Interpret a `try` statement. A handler for failed imports is ignored, because imports are assumed to succeed. Any
-    other handler is interpreted by `_taken`.
+    """Interpret a `try` statement. Handlers of failed imports are ignored, because imports are assumed to succeed;
+    `_taken` interprets all others.
     """
     handlers = [one for one in node.handlers if not _imports(one)]
     if not handlers or all(isinstance(one, ast.Import | ast.ImportFrom) for one in node.body):
@@ -236,7 +238,7 @@ def _taken(machine: Machine, node: ast.Try | ast.TryStar, failed: Callable[[], s
     """Interpret the body of a `try`. The body is assumed to succeed, unless the script itself raises an exception in
     it.
 
-    If the script would also continue after an exception, but with other values, the line of the `try` is recorded for a
+    If the script would also continue after an exception, but with different values, record the line of the `try` for a
     warning.
     """
     with machine.journal.branch() as body:
@@ -256,7 +258,7 @@ def _taken(machine: Machine, node: ast.Try | ast.TryStar, failed: Callable[[], s
 
 
 def _imports(handler: ast.ExceptHandler) -> bool:
-    """Whether an `except` clause catches nothing but failed imports and interrupts."""
+    """Whether an `except` clause catches only failed imports and interrupts."""
     names = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     return bool(names) and all(
         getattr(one, "id", "") in ("ImportError", "ModuleNotFoundError", "KeyboardInterrupt") for one in names

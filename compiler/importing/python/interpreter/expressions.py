@@ -35,15 +35,15 @@ if TYPE_CHECKING:
     from typing import Any
 
 WIDE = re.compile(r"[0-9]{4}")
-"""Matches four digits in a format specification: a width of 1000 or more would make the result too long."""
+"""Matches a width of 1000 or more in a format specification, with which the result would be too long."""
 
 
 def _constant(machine: Machine, node: ast.Constant) -> object:
     """Evaluate a literal."""
     value = node.value
     if isinstance(value, int | float) and not -LARGEST < value < LARGEST:
-        return machine.unknown(node, "a number is larger than any setting takes")
-    return value if isinstance(value, Scalar) else machine.unknown(node, "this literal is not read")
+        return machine.unknown(node, "the number is larger than any setting allows")
+    return value if isinstance(value, Scalar) else machine.unknown(node, "the import does not read such a literal")
 
 
 def _subscript(machine: Machine, node: ast.Subscript) -> object:
@@ -64,7 +64,7 @@ def _subscript(machine: Machine, node: ast.Subscript) -> object:
 
 
 def _elements(machine: Machine, nodes: Iterable[ast.expr]) -> list[object]:
-    """Evaluate a list of expressions. A starred expression, as in `[*items]`, gives its items."""
+    """Evaluate a list of expressions. A starred expression, as in `[*items]`, contributes its items."""
     out: list[object] = []
     for one in nodes:
         if isinstance(one, ast.Starred):
@@ -150,12 +150,12 @@ def _dict_comprehension(machine: Machine, node: ast.DictComp) -> object:
 
 
 def _comprehended(machine: Machine, node: ast.AST, parts: list[ast.expr]) -> object:
-    """Evaluate a comprehension with one loop. `parts` are the expressions for an item. If there are several, their
-    values are joined to a tuple.
+    """Evaluate a comprehension with one loop. `parts` are the expressions for an item; the values of several
+    expressions become a tuple.
     """
     generators: list[ast.comprehension] = getattr(node, "generators", [])
     if len(generators) != 1:
-        return machine.unknown(node, "a comprehension with several loops is not read")
+        return machine.unknown(node, "the import does not read comprehensions with several loops")
     loop = generators[0]
     iterable = machine.evaluate(loop.iter)
     change_parameters(machine, node, iterable)
@@ -163,7 +163,7 @@ def _comprehended(machine: Machine, node: ast.AST, parts: list[ast.expr]) -> obj
         return iterable  # the names of a class's fields, as in `{one.name for one in fields(SFTConfig)}`
     items = functions.iterated(iterable)
     if isinstance(iterable, Unset) and len(parts) == 1:
-        # an environment variable that is not set is assumed to be empty, so the result is empty, too
+        # an unset environment variable is assumed to be empty, so the result is empty, too
         return iterable
     if items is None:
         hidden = iterable.hidden if isinstance(iterable, Unknown) else iterable
@@ -247,4 +247,4 @@ EXPRESSIONS: dict[type, Callable[[Machine, Any], object]] = {
     ast.DictComp: _dict_comprehension,
     ast.Call: _call,
 }
-"""Maps each kind of expression to the function that evaluates it. The value of any other kind is unknown."""
+"""Maps each kind of expression to the function that evaluates it; all other kinds have an unknown value."""

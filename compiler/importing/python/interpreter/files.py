@@ -1,5 +1,5 @@
-"""The files, paths and environment variables of a script. A YAML or JSON file is read as Python values, with the file
-and line of each key. The module also has the functions of `os` that concern paths and variables.
+"""The files, paths and environment variables of a script. YAML and JSON become Python values, with the file and line of
+each key. The functions of `os` for paths and variables are here, too.
 """
 
 from __future__ import annotations
@@ -86,14 +86,14 @@ def _path(machine: Machine, positional: Arguments, keywords: Keywords, node: ast
 
 
 def first_argument(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    """Compute a call of a function such as `os.path.abspath` or `copy.copy`. The importer treats the result as equal to
-    the first argument.
+    """Compute a function whose result the importer treats as its first argument, such as `os.path.abspath` or
+    `copy.copy`.
     """
     return positional[0].value if positional else None
 
 
 def _of_path(compute: Callable[[str], object]) -> Callable[..., object]:
-    """A function that computes a part or a property of a path."""
+    """Return a function that computes a part or a property of a path."""
 
     def computed(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
         name = first(positional, keywords)

@@ -1,4 +1,6 @@
-"""Classify a script's values (trainer, dataset, row, ...), and functions of Python and of libraries by their effect."""
+"""Classify a script's values (trainer, dataset, row, ...), and classify functions of Python and of libraries by their
+effect.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ from xpc.compiler.registry import find_model
 EXIT = Name("<exit>")
 """The value of a call that ends the script, such as `sys.exit()`."""
 BUILTINS = {*(one for one in dir(builtins) if not one.startswith("_")), "__import__", "display", "get_ipython"}
-"""The names that are defined in every script or notebook: Python's built-in names, and two names that notebooks add."""
+"""Names that are defined in every script: Python's built-in names, and two names of notebooks."""
 MAX_ITEMS = 256
 """The largest number of items over which a loop is interpreted."""
 CONFIGS = ("Config", "Arguments", "TrainingArgs")
@@ -66,14 +68,12 @@ def is_trainer(path: str) -> bool:
 
 
 QUANTIZED = re.compile(r"(?:-unsloth)?-bnb-4bit$", re.IGNORECASE)
-"""Matches the ending `-bnb-4bit` of a repository with quantized weights. The original model has the same name without
-this ending.
-"""
+"""Matches the ending `-bnb-4bit` of a repository with quantized weights, which the name of the original model lacks."""
 
 
 def ships_template(value: object) -> bool | None:
-    """Whether a tokenizer has a chat template, according to the registry. `value` is the tokenizer's attribute
-    `chat_template`. None for any other value, or if the registry does not have the model.
+    """Whether the registry says that a tokenizer has a chat template, if `value` is its attribute `chat_template`. None
+    for any other value, or an unknown model.
     """
     if not isinstance(value, Object) or value.last not in ("chat_template", "get_chat_template"):
         return None
@@ -110,8 +110,8 @@ ALL_NAMES = re.compile(r"return (?:\w+|(?:list|sorted|set)\(\w+\)|(?:list|sorted
 @lru_cache(maxsize=1024)  # cached, because the script may call a function thousands of times
 def finds_linear_layers(node: ast.AST) -> bool:
     """Whether a function returns the names of all linear layers except the output layer, as QLoRA's
-    `find_all_linear_names` does. Calls of such a function are imported as PEFT's `all-linear`. False for a function
-    that leaves out other layers, too.
+    `find_all_linear_names` does. A call of it is imported as PEFT's `all-linear`. False for a function that excludes
+    further layers.
     """
     if not isinstance(node, ast.FunctionDef):
         return False
@@ -132,8 +132,8 @@ def finds_linear_layers(node: ast.AST) -> bool:
 
 
 def is_settings(value: Object) -> bool:
-    """Whether an object is a configuration or a trainer. Only for such an object, the attribute `x` has the same
-    meaning as the argument `x` with which the object was created.
+    """Whether an object is a configuration or a trainer, so that its attribute `x` has the value of the argument `x`
+    with which it was created.
     """
     return value.last.endswith(CONFIGS) or value.last in TRAINERS
 
@@ -150,19 +150,15 @@ def path_join(*names: str) -> str:
 
 
 SIGNATURES = ("parameters", "__dataclass_fields__", "__annotations__")
-"""Attributes whose values contain the argument names of a function or the field names of a class, as in
-`inspect.signature(f).parameters`.
-"""
+"""Attributes with the argument names of a function or the field names of a class: `inspect.signature(f).parameters`."""
 REPLACED = ("evaluation_strategy", "tokenizer", "max_seq_length", "torch_dtype", "use_auth_token", "no_cuda")
-"""Arguments that newer versions of the libraries have replaced by others. If a script tests whether such an argument
-exists, the import assumes that it does not, as in the newest version.
+"""Arguments that newer versions of the libraries have renamed. If a script tests whether one exists, the import assumes
+that it does not.
 """
 
 
 def is_signature(value: object) -> bool:
-    """Whether a value stands for the argument names of a library's function, or for the field names of a library's
-    class.
-    """
+    """Whether a value represents the argument names of a library's function or the field names of a library's class."""
     if isinstance(value, Name):
         return value.last in SIGNATURES
     return isinstance(value, Object) and any(one.last in SIGNATURES for one in lineage(value))
@@ -177,7 +173,7 @@ def contains(left: object, right: object, positive: bool, names: frozenset[str] 
     if (isinstance(right, dict) and isinstance(left, str | int)) or (isinstance(left, str) and isinstance(right, str)):
         found = left in right
     elif isinstance(left, str) and is_signature(right):
-        # scripts test whether a library's class has an argument, to support several versions or to select keys of a
+        # scripts test whether a class of a library has an argument, to support several versions or to select keys of a
         # dict
         found = left not in REPLACED and (names is None or left in names)
     elif isinstance(left, (*Scalar, Name)) and isinstance(right, list | tuple):
@@ -228,7 +224,7 @@ OF_ROWS = ("load", "loads", "Reader", "to_dict", "read_json", "read_csv", "read_
 
 
 def rows_of(value: Object) -> list[object] | None:
-    """The items of a loop over a file, parsed JSON or a dataset: a single row that stands for all rows. None for any
+    """The items of a loop over a file, parsed JSON or a dataset: a single row that represents all rows. None for any
     other value.
     """
     lines = value.last == "split" and [one.value for one in value.positional] == ["\n"]
@@ -249,8 +245,8 @@ def rows_of(value: Object) -> list[object] | None:
 
 
 def iterated(value: object) -> list[object] | None:
-    """The items over which a loop goes; None if they are unknown or too many. For a column of a batch, a single item
-    stands for all rows.
+    """The items of a loop; None if they are unknown or too many. For a column of a batch, a single item represents all
+    rows.
     """
     if isinstance(value, Column) and value.batch:
         return [Column(value.name, False, value.source)]
@@ -264,8 +260,8 @@ def iterated(value: object) -> list[object] | None:
 
 
 def lineage(value: Object) -> list[Object]:
-    """The chain of method calls that made an object, the latest first: for `a.b().c()` the values of `a.b().c()`,
-    `a.b()` and `a`.
+    """An object and the receivers of the method calls that made it: for `a.b().c()`, the values of `a.b().c()`, `a.b()`
+    and `a`.
     """
     out = [value]
     while isinstance(out[-1].receiver, Object) and len(out) < 40:
@@ -274,8 +270,8 @@ def lineage(value: Object) -> list[Object]:
 
 
 def origin(value: Object) -> object:
-    """The value from which a call made an object. It is the object whose method was called or, for a function, the
-    first argument. None if there is neither.
+    """The value from which a call made an object: the object of a method, or the first argument of a function. None if
+    there is neither.
     """
     if isinstance(value.receiver, Object):
         return value.receiver
@@ -283,8 +279,8 @@ def origin(value: Object) -> object:
 
 
 def ancestors(value: object) -> Iterator[object]:
-    """A value and the values from which it was computed, the latest first: from a call to its `origin`, and from an
-    unknown value to the known value in it.
+    """A value and the values from which it was computed, the latest first: after a call its `origin`, and after an
+    unknown value its known `hidden` value.
     """
     for _ in range(40):
         if value is None:
@@ -306,7 +302,7 @@ def opened(value: Object) -> Object | None:
 
 
 def read_from(row: object) -> Location | None:
-    """The location at which a script names the file or dataset from which a row comes. None if it is not known."""
+    """Where the script names the file or dataset from which a row comes; None if this is not known."""
     if isinstance(row, tuple):
         row = next((one for one in row if is_row(one)), None)
     source = row.source if isinstance(row, Row) else row.receiver if isinstance(row, Object) else None

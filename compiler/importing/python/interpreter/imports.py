@@ -24,7 +24,7 @@ def _module(machine: Machine, name: str, level: int = 0) -> dict[str, object] | 
         return None
     folder = posixpath.dirname(machine.label.rpartition(" cell ")[0] or machine.label) if level else ""
     if level and machine.scopes[-1] is machine.main:
-        folder = ""  # the script itself is in the root of all paths, so a relative import in it begins there
+        folder = ""  # all paths are relative to the script's folder, so a relative import of the script begins there
     stem = posixpath.normpath(posixpath.join(folder, *[".."] * (level - 1), *parts_))
     if stem in machine.modules:
         return machine.modules[stem]
@@ -42,8 +42,8 @@ def _module(machine: Machine, name: str, level: int = 0) -> dict[str, object] | 
             scope: dict[str, object] = {"__name__": name}
             machine.modules[stem] = scope
             scopes, label, journal = machine.scopes, machine.label, machine.journal
-            # Changes in a branch of a condition are recorded in a journal, and undone after the branch. A module that
-            # the branch imports stays imported, so its changes are recorded in another journal.
+            # The changes of a branch are undone after the branch. A module that it imports stays imported, so the
+            # module's changes are recorded in a separate journal.
             machine.journal = Journal()
             machine.walk(found, scope)
             machine.scopes, machine.label, machine.journal = scopes, label, journal

@@ -39,9 +39,7 @@ STEMS = {
     "falcon": "Falcon", "smollm": ("Llama", "GPT2"), "olmo": ("Olmo", "GPTNeoX"), "deepseek": ("Qwen", "Llama"),
     "phi": ("Phi", "Llama", "GPT2", "CodeGen"), "llama": "Llama", "mistral": ("Mistral", "Llama"),
 }  # fmt: skip
-"""Maps a word in the name of a model to the possible beginnings of the model's class names in transformers: `qwen` to
-`Qwen`.
-"""
+"""Maps a word in a model's name to possible beginnings of its class names in transformers: `qwen` to `Qwen`."""
 PLAIN_TYPES = {"str", "int", "float", "bool", "list", "dict", "tuple"}
 ATTRIBUTES = "it depends on the attributes of a value that is not known"
 DUMPED = ("json.dumps", "yaml.dump", "yaml.safe_dump")
@@ -81,7 +79,7 @@ def _hasattr(machine: Machine, positional: Arguments, keywords: Keywords, node: 
         return any("peft" in one.path.lower() for one in lineage(owner))
     if isinstance(owner, Name):
         return True  # assume that the library has the name, as its newest version does
-    return machine.unknown(node, "it depends on the library")
+    return machine.unknown(node, "it depends on the version of the library")
 
 
 def _super(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
@@ -110,7 +108,7 @@ def _isinstance(machine: Machine, positional: Arguments, keywords: Keywords, nod
         if isinstance(one, Name)
     }
     if isinstance(value, str) and names and all(one.startswith(("io.", "_io.")) for one in names):
-        return False  # the value is the name of a file, and not an open file
+        return False  # the value represents the name of a file, not an open file
     if isinstance(value, (*Scalar, list, tuple, dict)) and names <= PLAIN_TYPES:
         own = "dict" if isinstance(value, dict) else type(value).__name__
         return own in names or (own == "bool" and "int" in names) if names else machine.unknown(node, "a type")
@@ -118,8 +116,8 @@ def _isinstance(machine: Machine, positional: Arguments, keywords: Keywords, nod
 
 
 def _of_other_family(loaded: Object, kinds: object) -> bool:
-    """Whether the name of a loaded model or tokenizer shows that it is not an instance of any class in `kinds`. For
-    example, `Qwen/Qwen2.5-3B` is not an instance of `LlamaTokenizer`.
+    """Whether a loaded model or tokenizer is, by its name, an instance of no class in `kinds`: the tokenizer of
+    `Qwen/Qwen2.5-3B` is no `LlamaTokenizer`.
     """
     named = loaded.argument("pretrained_model_name_or_path", 0)
     name = str(named.value).lower().rstrip("/").rpartition("/")[2] if named is not None else ""
@@ -144,8 +142,8 @@ def _vars(machine: Machine, positional: Arguments, keywords: Keywords, node: ast
 
 
 def _map(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    """Interpret `map(function, model.parameters())`: if the function changes the parameters, it is recorded like a loop
-    that does so.
+    """Interpret `map(function, model.parameters())`: a function that changes the parameters is recorded like a loop
+    that changes them.
     """
     function = first(positional, keywords)
     if isinstance(function, Function) and len(positional) == 2:
@@ -216,8 +214,8 @@ def _loaded(machine: Machine, positional: Arguments, keywords: Keywords, node: a
 
 
 def _downloaded(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    """Compute `snapshot_download(name)`. In Python, the result is the folder of the downloaded repository; here, it is
-    the repository's name, so that the spec can name the repository.
+    """Compute `snapshot_download(name)`: not the downloaded folder, but the repository's name, which the spec can
+    state.
     """
     name = first(positional, keywords, "repo_id") or first([], keywords, "model_id")
     at = machine.location(node)
@@ -290,7 +288,7 @@ def _sample(machine: Machine, positional: Arguments, keywords: Keywords, node: a
 
 
 def _constant(value: object) -> Callable[..., object]:
-    """A function that computes the same value for all arguments."""
+    """Return a function with the same result for all arguments."""
     return lambda *_: value
 
 
@@ -317,7 +315,7 @@ SHARED: dict[Callable[..., object], tuple[str, ...]] = {
     _shuffle: ("random.shuffle", "random.Random.shuffle", "numpy.random.shuffle"),
     _sample: ("random.sample", "random.Random.sample"),
 }  # fmt: skip
-"""Maps each function that computes the results of several known calls to the names of these calls."""
+"""Maps a function of the interpreter to the names of the calls that it computes."""
 KNOWN: dict[str, Callable[..., object]] = {
     **BUILTIN_FUNCTIONS,
     **OS_FUNCTIONS,
@@ -345,6 +343,6 @@ KNOWN: dict[str, Callable[..., object]] = {
     "omegaconf.OmegaConf.merge": _merged,
     "datasets.DatasetDict": _splits,
 }
-"""Maps the dotted name of each known call to the function that computes its result. The name `*.tqdm` stands for a
-function `tqdm` of any module.
+"""Maps the dotted name of each known call to the function that computes its result. `*.tqdm` is a function `tqdm` of
+any module.
 """

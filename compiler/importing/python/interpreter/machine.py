@@ -1,5 +1,5 @@
-"""The state of the interpreter for one script. The interpreter passes each expression, statement and call to the
-function for its kind.
+"""The state of the interpreter for one script, which passes each expression, statement and call to the function for its
+kind.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ TRUE = ("1", "true", "yes", "on")
 IMAGES = re.compile(r"vision|multi_?modal|image|pixel_values|(?:\b|_)vlm")
 """Matches conditions that test whether the model reads images, such as `config.model_type in vision_models`."""
 PRESENT = "<present>"
-"""The value of a flag that the command gives without a value, such as `--packing`."""
+"""The value of a flag that is present in the command, such as `--packing`."""
 RETURN, STOP, LOOP = "return", "stop", "loop"
 """The ways in which a block of statements can end early: RETURN by `return`, STOP by an exception or an exit, LOOP by
 `break` or `continue`.
@@ -66,8 +66,8 @@ class Semantics:
 
 @record
 class Defaulted:
-    """A parameter (`name`) of a function in the script that no call passes. Its value is an object of the class in its
-    annotation (`kind`), with the defaults of this class.
+    """A parameter (`name`) of a script's function that no call passes. Its value is an object of its annotated class
+    (`kind`), with the class's defaults.
     """
 
     name: str
@@ -77,7 +77,9 @@ class Defaulted:
 
 @record
 class Replaced:
-    """An assignment `owner.name = value` to an object of a library, such as a layer of a model, or to a library."""
+    """An assignment `owner.name = value`, whose owner is a library or an object of a library, such as a model's
+    layer.
+    """
 
     owner: Object | Name
     name: str
@@ -163,14 +165,14 @@ class Machine:
 
     def changed_inside(self, location: Location) -> None:
         """Record that a function over rows changes a part of a column in place, as in `row["chosen"][0]["content"] =
-        text`. The interpreter itself knows only complete columns.
+        text`, because the interpreter represents only complete columns.
         """
         if self.row_functions or self.row_loops:
             self.inner_changes.append(location)
 
     def filter_rows(self, location: Location) -> None:
-        """Record that a condition in a loop over rows leaves out rows, with the location of the loop's file or dataset
-        if this is known.
+        """Record that a condition in a loop skips rows, with the location of the loop's file or dataset if this is
+        known.
         """
         self.filters.append((location, functions.read_from(self.row_loops[-1])))
 
@@ -199,7 +201,7 @@ class Machine:
             return self.unknown(node, "it is nested too deeply")
         evaluated = self.semantics.expressions.get(type(node))
         if evaluated is None:
-            return self.unknown(node, "this form of expression is not read")
+            return self.unknown(node, "the import does not read such an expression")
         self.depth += 1
         try:
             value = evaluated(self, node)
@@ -209,7 +211,7 @@ class Machine:
             self.depth -= 1
 
     def charge(self, value: object) -> None:
-        """Count a long value as several steps. This limits the time for building, comparing and storing long values."""
+        """Count a long value as several steps, to limit the time for building, comparing and storing long values."""
         if isinstance(value, str | list | tuple):
             self.steps += len(value) // PER_STEP
         elif isinstance(value, dict):
@@ -227,14 +229,14 @@ class Machine:
         """Add to the number of steps. Raises Unreadable if it exceeds the limit."""
         self.steps += steps
         if self.steps + self.journal.copied // PER_STEP > MAX_STEPS:
-            raise Unreadable(f"reading it takes more than {MAX_STEPS} steps", getattr(node, "lineno", 0))
+            raise Unreadable(f"interpreting it takes more than {MAX_STEPS} steps", getattr(node, "lineno", 0))
 
     def location(self, node: ast.AST) -> Location:
         """The file and line of a syntax node."""
         return Location(self.label, getattr(node, "lineno", 0))
 
     def test_path(self, path: object, node: ast.AST) -> None:
-        """Record the path whose existence a condition tests, if there is no file at this path here."""
+        """Record a path whose existence a condition tests, if it does not exist here."""
         if isinstance(path, str):
             self.tested[self.location(node)] = path
 
@@ -245,8 +247,8 @@ class Machine:
         return Unknown(why, self.location(node), hidden)
 
     def inherited(self, node: ast.AST, why: str, value: object) -> Unknown:
-        """Make an unknown value that was computed from `value`. If `value` is unknown, the new value has the same
-        reason. Otherwise its reason is `why`.
+        """Make an unknown value that was computed from `value`, with the reason of an unknown `value`, and otherwise
+        with the reason `why`.
         """
         return (
             Unknown(value.why, value.location, value) if isinstance(value, Unknown) else self.unknown(node, why, value)
@@ -254,14 +256,14 @@ class Machine:
 
     def assumed_truth(self, node: ast.AST, text: str, value: object = None) -> bool | None:
         """The outcome that `--set FILE:LINE=yes` or `--partial` gives to a condition with an unknown outcome. None if
-        neither does; both branches are then interpreted. No outcome is assumed for a condition about rows. `value` is
-        the condition's unknown value.
+        neither does, or for a condition about rows; both branches are then interpreted. `value` is the condition's
+        unknown value.
         """
         if self.row_loops or self.row_functions:
             return None
         location = self.location(node)
         if isinstance(value, Unknown) and value.location in self.tested:
-            # a variable has the outcome of the test, as in `found = path.exists()`
+            # the condition is a variable with the result of a test, as in `found = path.exists()`
             self.tested[location] = self.tested[value.location]
         self.conditions[location] = text
         stated = self.given.get(f"{posixpath.basename(location.file)}:{location.line}")
@@ -270,7 +272,7 @@ class Machine:
         if location in self.assumed_conditions:
             return self.assumed_conditions[location]
         if IMAGES.search(text.lower()) and " not " not in text:
-            # a condition about images: assume the outcome for a model that reads text only
+            # a condition about images: assume the outcome for a model that reads only text
             self.text_only.append(location)
             return text.startswith("not ")
         self.undecided[location] = [location]
@@ -278,8 +280,8 @@ class Machine:
 
     @contextmanager
     def over_rows(self) -> Iterator[None]:
-        """A context for interpreting a function over rows. In it, no outcome of a condition is assumed, because the
-        outcome depends on the row.
+        """A context for interpreting a function over rows, in which no outcome of a condition is assumed, because it
+        depends on the row.
         """
         self.row_functions += 1
         try:
@@ -311,8 +313,8 @@ class Machine:
             self.command.used.update(names)
 
     def taken_as_empty(self, value: object) -> None:
-        """Record that a condition depends on an environment variable that is not set, so that the interpreter assumes
-        an empty value.
+        """Record that a condition depends on an unset environment variable, which the interpreter assumes to be
+        empty.
         """
         if isinstance(value, Unset):
             self.unset.setdefault(value.why, value.location)
@@ -338,8 +340,8 @@ class Machine:
         self.journal.write(scope, name, value)
 
     def variable(self, key: object, default: object, node: ast.AST) -> object:
-        """Compute `os.environ.get(key, default)`. The result is the value that the script or the command gives to the
-        variable, or else the default.
+        """Compute `os.environ.get(key, default)`. It is the value that the script or the command sets, or else the
+        default.
         """
         if isinstance(key, str) and key in self.environment:
             return self.environment[key].value

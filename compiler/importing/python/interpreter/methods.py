@@ -92,8 +92,8 @@ def _with_columns(machine: Machine, text: object, keywords: dict[str, Argument],
 
 
 def _make_again(machine: Machine, made: Object, positional: list[Argument], keywords: dict[str, Argument]) -> None:
-    """Interpret `super().__init__(...)` in a class whose base class belongs to a library: the call's arguments replace
-    those of the recorded object.
+    """Interpret `super().__init__(...)` in a class whose base class belongs to a library: the arguments of this call
+    replace those of the recorded object.
     """
     for left in [one for one in made.keywords if one not in keywords]:
         machine.journal.remove(made.keywords, left)  # type: ignore[arg-type]
@@ -103,7 +103,7 @@ def _make_again(machine: Machine, made: Object, positional: list[Argument], keyw
 
 
 def _validated(machine: Machine, owner: Class, table: object, node: ast.AST) -> object:
-    """Compute pydantic's `model_validate` or `parse_obj`. No other method of a class itself is computed."""
+    """Compute pydantic's class methods `model_validate` and `parse_obj`; no other class methods are computed."""
     if isinstance(table, Unknown):
         return table
     if not isinstance(table, dict):
@@ -157,7 +157,7 @@ def text_method(machine: Machine, owner: str, name: str, values: list[object], n
             return machine.unknown(node, "its text is too long")
         return compute(owner, *values)
     except (TypeError, ValueError, IndexError, OverflowError):
-        return machine.unknown(node, f"`{name}` with arguments that Python refuses")
+        return machine.unknown(node, f"Python refuses the arguments of this `{name}`")
 
 
 def _path_method(owner: str, name: str, values: list[object]) -> str | bool | None:
@@ -198,7 +198,7 @@ PURE = ("index", "count", "union", "intersection", "difference", "symmetric_diff
 
 
 def list_method(machine: Machine, owner: list[object], name: str, values: list[object], node: ast.AST) -> object:
-    """Compute a method of a list or a set. If the method changes the list or set, the change is made."""
+    """Compute a method of a list or a set, and make the change if the method changes it."""
     if name == "append" and values and len(owner) < LONGEST:
         machine.journal.change(owner, [*owner, values[0]])
         return None
@@ -239,7 +239,7 @@ def dict_method(
     keywords: dict[str, Argument],
     node: ast.AST,
 ) -> object:
-    """Compute a method of a dict. If the method changes the dict, the change is made."""
+    """Compute a method of a dict, and make the change if the method changes it."""
     values = [one.value for one in positional]
     key = values[0] if values else None
     default = values[1] if len(values) > 1 else None
@@ -261,7 +261,9 @@ def dict_method(
             for one, value in more.items():
                 set_item(machine, owner, one, value, locations.get(one, machine.location(node)))
         else:
-            open_further(machine, owner, "the dict was updated with values that are not known", machine.location(node))
+            open_further(
+                machine, owner, "the script updates the dict with values that are not known", machine.location(node)
+            )
         for given, argument in keywords.items():
             set_item(machine, owner, given, argument.value, argument.location)
         return None

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 LENGTH = "it depends on a length that is not known"
 LESS = "<length without>"
-"""The `path` of an object that stands for the length of a dataset minus some rows, such as `len(rows) - 50`."""
+"""The `path` of an object that represents the length of a dataset minus some rows, such as `len(rows) - 50`."""
 OPERATORS: dict[type, Callable[[object, object], object]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -79,7 +79,7 @@ def _binary(machine: Machine, node: ast.BinOp, left: object, right: object) -> o
             return Unknown(one.why, one.location)
     kind = type(node.op)
     if isinstance(left, Column) and isinstance(right, Column) and left.batch and right.batch:
-        return machine.unknown(node, "the function joins the columns of several rows")
+        return machine.unknown(node, "the function joins columns of several rows")
     if kind is ast.Sub and functions.is_signature(left):
         return left  # `set(signature.parameters) - {"self"}` counts as the complete signature
     if kind is ast.Div and isinstance(left, str) and isinstance(right, str):
@@ -97,7 +97,7 @@ def _binary(machine: Machine, node: ast.BinOp, left: object, right: object) -> o
 
 def _part_of_length(machine: Machine, node: ast.BinOp, left: object, right: object) -> Unknown | None:
     """Evaluate an expression for a part of a dataset's length, such as `len(rows) - 50` or `0.9 * len(rows)`. The
-    result records how much it leaves out: 50 rows, or the share 0.1. None for any other expression.
+    result records the missing part: 50 rows, or the share 0.1. None for any other expression.
     """
     length, other = (left, right) if isinstance(left, Unknown) else (right, left)
     if not isinstance(length, Unknown) or length.why != LENGTH or not isinstance(length.hidden, Object):
@@ -113,15 +113,15 @@ def _part_of_length(machine: Machine, node: ast.BinOp, left: object, right: obje
 
 
 MOST_PIECES = 32
-"""The largest number of lists of tokens that a script may join to one list."""
+"""The largest number of lists of tokens that a script may join."""
 TOKENS, MASKED = "<tokens>", "<masked>"
-"""Values of `path`. An object with TOKENS stands for joined lists of tokens. An object with MASKED stands for the
-labels `[-100] * len(tokens)`, which mask every token.
+"""The `path` of an object that represents joined lists of tokens (TOKENS), or the labels `[-100] * len(tokens)`, which
+mask every token (MASKED).
 """
 
 
 def is_tokens(value: object) -> bool:
-    """Whether a value stands for the tokens of a text: `tokenizer(text)["input_ids"]` or `tokenizer.encode(text)`."""
+    """Whether a value represents the tokens of a text: `tokenizer(text)["input_ids"]` or `tokenizer.encode(text)`."""
     if not isinstance(value, Object):
         return False
     item = value.path.endswith("()[]") and [one.value for one in value.positional] == ["input_ids"]
@@ -175,7 +175,7 @@ def _arithmetic(machine: Machine, node: ast.BinOp, left: object, right: object) 
     except (ArithmeticError, ValueError, TypeError):
         return machine.unknown(node, "arithmetic that Python refuses")
     if isinstance(value, int | float) and not -LARGEST < value < LARGEST:
-        return machine.unknown(node, "a number is larger than any setting takes")
+        return machine.unknown(node, "the number is larger than any setting allows")
     if isinstance(value, str | list | tuple) and len(value) > LONGEST:
         return machine.unknown(node, "its value is too long")
     return value if isinstance(value, (*Scalar, list, tuple)) else machine.unknown(node, "a number that is not real")
@@ -190,7 +190,7 @@ def unary(machine: Machine, node: ast.UnaryOp) -> object:
         return _unclear(machine, node, value) if truth is None else not truth
     if isinstance(value, int | float) and isinstance(node.op, ast.USub | ast.UAdd):
         return -value if isinstance(node.op, ast.USub) else value
-    return value if isinstance(value, Unknown) else machine.unknown(node, "this operator is not read")
+    return value if isinstance(value, Unknown) else machine.unknown(node, "the import does not read this operator")
 
 
 def boolean(machine: Machine, node: ast.BoolOp) -> object:
@@ -212,14 +212,14 @@ def boolean(machine: Machine, node: ast.BoolOp) -> object:
 
 
 def _undecided(machine: Machine, node: ast.AST, unclear: object, value: object) -> object:
-    """The value of an `and` or `or` if an operand may be true or false: an unknown value."""
+    """The unknown value of an `and` or `or`, if the truth of an operand is unknown."""
     if unclear is value and isinstance(value, Unknown):
         return value
     return _unclear(machine, node, unclear)
 
 
 def _unclear(machine: Machine, node: ast.AST, *values: object) -> Unknown:
-    """The result of an operator with an unknown operand: an unknown value with the operand's reason and line."""
+    """The unknown result of an operator with an unknown operand, with the operand's reason and line."""
     found = next((one for one in values if isinstance(one, Unknown)), None)
     if found is None:
         return machine.unknown(node, "it depends on a value that is not known")
@@ -287,7 +287,7 @@ def _is_none(value: object) -> bool | None:
     if template is not None:
         return not template
     if isinstance(value, Object) and not functions.is_made(value):
-        # unknown, because an attribute of a library's object may be None, as in `tokenizer.pad_token is None`
+        # unknown, because a library's attribute may be None, as in `tokenizer.pad_token is None`
         return None
     return value is None
 

@@ -12,9 +12,9 @@ PARAMETERS = ("parameters", "named_parameters", "modules", "named_modules", "chi
 
 
 def change_parameters(machine: Machine, node: ast.AST, value: object, call: ast.AST | None = None) -> None:
-    """Record a loop over `value` if it changes the parameters or modules of a model. The loop may be a comprehension,
-    or may use numbers (`range(len(model.layers))`). For a call of `map`, `call` is this call, and `node` the function
-    that it applies.
+    """Record a loop over `value` if it changes the parameters or modules of a model. The loop (`node`) may be a
+    comprehension, or count (`range(len(model.layers))`). For `map`, `call` is the call, and `node` the applied
+    function.
     """
     if isinstance(value, Object) and value.path == "range" and value.positional:
         value = value.positional[-1].value
@@ -37,7 +37,7 @@ def _changes(node: ast.AST) -> bool:
     return any(
         isinstance(one, ast.Attribute)
         and (isinstance(one.ctx, ast.Store) or one.attr in EFFECTS or is_in_place(one.attr))
-        and one.attr != "grad"  # before training, there are no gradients that could be changed
+        and one.attr != "grad"  # before training, there are no gradients to change
         for one in ast.walk(node)
     )
 
@@ -52,9 +52,7 @@ def is_in_place(name: str) -> bool:
 
 
 def _unfreezes_adapters(body: list[ast.stmt]) -> bool:
-    """Whether a loop only makes the weights of adapters trainable. Such a loop has no effect, because these weights are
-    trainable anyway.
-    """
+    """Whether a loop only makes the weights of adapters trainable, which they are anyway."""
     if len(body) != 1 or not isinstance(body[0], ast.If) or body[0].orelse or "lora" not in ast.unparse(body[0].test):
         return False
     return all(

@@ -40,8 +40,8 @@ FROM_VALUES = ("parse_dict", "parse_json_file", "parse_yaml_file")
 
 
 def filled(machine: Machine, parser: Object, node: ast.AST, call: Object) -> object:
-    """The objects that a parser returns: one for each of its classes. A field gets its value from the command, or from
-    the dict or file that the parser reads, and otherwise its default.
+    """The objects that a parser returns, one for each of its classes. A field has its value in the command, or in the
+    dict or file that the parser reads, or else its default.
     """
     given = first(parser.positional, parser.keywords, "dataclass_types")
     kinds = given if isinstance(given, list | tuple) else [given]
@@ -60,15 +60,13 @@ ADAPTER = {
     "modules_to_save": "lora_modules_to_save", "task_type": "lora_task_type", "use_rslora": "use_rslora",
     "use_dora": "use_dora",
 }  # fmt: skip
-"""Maps each argument of peft's LoraConfig to the TRL argument from which it gets its value (get_peft_config in
-trl/trainer/utils.py).
-"""
+"""Maps an argument of peft's LoraConfig to the TRL argument that sets it (get_peft_config in trl/trainer/utils.py)."""
 MIXTURE: Mapping[str, object] = {"datasets": [], "streaming": False, "test_split_size": None}
 """Maps each argument of TRL's DatasetMixtureConfig to its default (trl 0.23 to 1.16)."""
 QUANTIZED = {"bnb_4bit_quant_type": "bnb_4bit_quant_type", "bnb_4bit_use_double_quant": "use_bnb_nested_quant",
              "bnb_4bit_compute_dtype": "torch_dtype"}  # fmt: skip
-"""Maps each argument of a BitsAndBytesConfig for 4 bits to the TRL argument from which it gets its value
-(get_quantization_config in trl/trainer/utils.py).
+"""Maps an argument of a BitsAndBytesConfig for 4 bits to the TRL argument that sets it (get_quantization_config in
+trl/trainer/utils.py).
 """
 
 
@@ -87,9 +85,9 @@ def quantization(machine: Machine, positional: list[Argument], keywords: dict[st
 
 def _helper(machine: Machine, positional: list[Argument], switch: str, path: str, names: Mapping[str, str],
             node: ast.AST) -> object:  # fmt: skip
-    """Compute TRL's `get_peft_config` or `get_quantization_config`. The result is an object of the class `path`, with
-    the arguments of a ModelConfig. It is None if the argument `switch` of the ModelConfig is off, and NotImplemented if
-    the ModelConfig does not come from the command.
+    """Compute TRL's `get_peft_config` or `get_quantization_config`. Returns an object of the class `path` with the
+    arguments of a ModelConfig, None if the ModelConfig's argument `switch` is off, or NotImplemented if the ModelConfig
+    does not come from the command.
     """
     model = positional[0].value if positional else None
     if not isinstance(model, Object) or "<command>" not in model.attributes:
@@ -150,7 +148,9 @@ def _values(machine: Machine, call: Object, node: ast.AST) -> Table:
     for name in ("json_file", "yaml_file"):
         value = call.keywords[name].value if value is None and name in call.keywords else value
     if isinstance(value, str):
-        value = contents(machine.read, value) or machine.unknown(node, f"the contents of `{value[:60]}` are not here")
+        value = contents(machine.read, value) or machine.unknown(
+            node, f"the contents of `{value[:60]}` cannot be read here"
+        )
     if isinstance(value, dict):
         return Table(value, getattr(value, "locations", {}))
     why = value.why if isinstance(value, Unknown) else "the values that the parser reads are not known"
@@ -181,7 +181,7 @@ def _filled(machine: Machine, kind: object, node: ast.AST, names: frozenset[str]
 
 
 def _required(made: Instance) -> None:
-    """Set each field that has no value to an unknown value. Its reason says how a user can state the value."""
+    """Set each field without a value to an unknown value, whose reason says how the user can state the value."""
     for name, value in {**dict.fromkeys(made.kind.required), **made.attributes}.items():
         unset = isinstance(value, Unknown) and value.why == NO_DEFAULT
         if unset or name not in made.attributes:
@@ -191,9 +191,7 @@ def _required(made: Instance) -> None:
 
 
 def _declare(machine: Machine, kind: Class, made: object, given: Mapping[str, Argument]) -> None:
-    """Record the defaults that the script's own classes give to TRL's arguments. Arguments that the command states are
-    skipped.
-    """
+    """Record the defaults that the script's own classes give to TRL's arguments, except arguments in the command."""
     if machine.command is None:
         return
     for name in _fields(kind):
@@ -226,7 +224,7 @@ def _configs() -> Mapping[str, list[tuple[stacks.Stack, str]]]:
 @cache
 def argument_names() -> frozenset[str]:
     """The arguments that TRL's configuration classes have in any version. Arguments about the model and the data are
-    excluded: scripts often declare defaults for them that they do not use.
+    excluded, because scripts often declare unused defaults for them.
     """
     every = frozenset({"reward_funcs"}).union(*map(_names, (*_configs(), "ModelConfig", "ScriptArguments")))
     return frozenset(one for one in every if not one.startswith(("dataset_", "model_name")))
@@ -235,8 +233,8 @@ def argument_names() -> frozenset[str]:
 def _words(machine: Machine, kind: Class | Name, names: frozenset[str]) -> dict[str, Argument]:
     """Maps each field of the class `kind` that the command sets to the command's argument.
 
-    `names` are the arguments of all classes of the parser. As in argparse, an argument may be abbreviated if only one
-    name in `names` begins with the abbreviation.
+    As in argparse, an argument may be abbreviated if only one of `names`, the arguments of all the parser's classes,
+    begins like this.
     """
     own = _fields(kind)
     if machine.command is None:
@@ -324,8 +322,8 @@ def _block(last: str) -> str:
 
 @cache
 def defaults(path: str) -> Mapping[str, object]:
-    """The defaults of a library's configuration class. A default that is not the same in all versions of the library is
-    left out.
+    """The defaults of a library's configuration class. Defaults that differ between versions of the library are
+    omitted.
     """
     last = path.rpartition(".")[2]
     block = _block(last)

@@ -1,5 +1,5 @@
-"""Lists of rows that a script collects from a file. The interpreter interprets a loop over rows only once, so such a
-list has a single item, which stands for all rows.
+"""Lists of rows that a script collects from a file. The interpreter runs a loop over rows only once, so such a list has
+a single item, which represents all rows.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def inside(value: object) -> list[object]:
 
 
 def is_row_list(machine: Machine, value: object) -> bool:
-    """Whether a value is a list that stands for all rows of a file. Inside a loop or a function over rows, a list
+    """Whether a value is a list that represents all rows of a file. Inside a loop or a function over rows, a list
     belongs to one row.
     """
     inside = machine.row_loops or machine.row_functions
@@ -44,13 +44,13 @@ def is_row_list(machine: Machine, value: object) -> bool:
 
 
 def length(machine: Machine, value: list[object], node: ast.AST) -> Object:
-    """The value of `len(rows)`: an object that stands for the unknown number of rows."""
+    """The value of `len(rows)`: an object that represents the unknown number of rows."""
     return Object(ROWS, [Argument(value, machine.location(node))], {}, machine.location(node))
 
 
 def part(machine: Machine, value: list[object], ends: list[object], node: ast.AST) -> list[object]:
-    """Compute `rows[start:end]`. Like `rows`, the result is a list with a single row that stands for all rows. This row
-    records that it comes from a part of the file.
+    """Compute `rows[start:end]`: a list with a single row that represents all rows, and records that it comes from a
+    part of the file.
     """
     location = machine.location(node)
     made = Object(f"{ROWS}[:]", [Argument(one, location) for one in ends], {}, location, source_of(value[0]))
@@ -58,16 +58,14 @@ def part(machine: Machine, value: list[object], ends: list[object], node: ast.AS
 
 
 def shuffled(machine: Machine, value: list[object], node: ast.AST) -> list[object]:
-    """Compute `random.sample(rows, len(rows))`. Like `rows`, the result is a list with one row that stands for all
-    rows. This row records that it comes from the shuffled file.
+    """Compute `random.sample(rows, len(rows))`: a list with a single row that represents all rows, and records that it
+    comes from the shuffled file.
     """
     return [_moved(value[0], Object(f"{ROWS}.shuffle", [], {}, machine.location(node), source_of(value[0])))]
 
 
 def _moved(value: object, source: Object, depth: int = 0) -> object:
-    """A copy of a value in which `source`, a file or a dataset, is the origin of the rows. In a value that is built of
-    a row's columns, the origin of each column is replaced.
-    """
+    """A copy of a value with `source`, a file or a dataset, as the origin of its rows or of each column in it."""
     if isinstance(value, Column):
         return Column(value.name, value.batch, source)
     if depth > DEPTH:

@@ -1,5 +1,5 @@
-"""Interpret calls. For a function or class of the script, its body is interpreted with the arguments. For a known
-function of a library, the result is computed; a call of any other function is recorded.
+"""Interpret calls. The body of a function or class of the script is interpreted with the arguments. The result of a
+library's function is computed if the function is known; otherwise the call is recorded.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ MAX_CALLS = 24
 TRAINED = "<trained>"
 """The name of a trainer's attribute that counts the calls of the method `train`."""
 MAX_RECURSION = 2
-"""The largest depth to which a function may call itself with unknown values. For each condition with an unknown value,
-both branches are interpreted, so the number of calls grows exponentially with the depth.
+"""The largest depth of a recursion with unknown values. Both branches of an unknown condition are interpreted, so the
+number of calls grows exponentially with the depth.
 """
 
 
@@ -127,8 +127,8 @@ def _bind(
     keywords: dict[str, Argument],
     local: dict[str, object],
 ) -> None:
-    """Store the value of each parameter of a function in `local`. The value is the argument of the call or, without an
-    argument, the parameter's default.
+    """Store the value of each parameter of a function in `local`. It is the argument of the call, or else the
+    parameter's default.
     """
     spec = function.node.args
     names = [*spec.posonlyargs, *spec.args]
@@ -156,8 +156,8 @@ def _bind(
 def _parameter(
     machine: Machine, function: Function, one: ast.arg, default: ast.expr | None, unread: Argument | None = None
 ) -> object:
-    """The value of a parameter that a call does not pass. `unread` is a `**` argument of the call with unknown
-    contents: the value is then unknown, because the contents may include the parameter.
+    """The value of a parameter that a call does not pass. It is unknown if the call has a `**` argument with unknown
+    contents (`unread`), which may include the parameter.
     """
     if unread is not None and isinstance(unread.value, Unknown):
         return Unknown(unread.value.why, unread.location)
@@ -171,14 +171,14 @@ def _parameter(
     if made is not None:
         return made
     return Unknown(
-        f"nothing in the script gives the parameter `{one.arg}` of `{function.name}`",
+        f"no call in the script passes the parameter `{one.arg}` of `{function.name}`",
         Location(function.label, one.lineno),
     )
 
 
 def _by_annotation(machine: Machine, function: Function, one: ast.arg) -> object:
-    """The value for a parameter that no call passes. It is an object of the class in the parameter's annotation, with
-    the defaults of the class. None if the script does not define this class, or if one of its fields has no default.
+    """The value for a parameter that no call passes: an object of its annotated class, with the class's defaults. None
+    if the script does not define this class, or if a field has no default.
     """
     note = one.annotation
     if isinstance(note, ast.BinOp):  # an annotation such as `Config | None`
@@ -272,12 +272,12 @@ def library(
         try:
             value = known(machine, positional, keywords, node)
         except (TypeError, ValueError, ArithmeticError):
-            return machine.unknown(node, f"a call of `{path[:60]}` that Python refuses")
+            return machine.unknown(node, f"Python refuses this call of `{path[:60]}`")
         if value is not NotImplemented:
             return value
     receiver = function.receiver if isinstance(function, Object) else None
     if isinstance(function, Object) and (receiver is None or path.endswith("[]")):
-        # the called value is an object and not a function, as in `tokenizer(text)`
+        # the called value is an object, not a function, as in `tokenizer(text)`
         path, receiver = f"{path}()", function
     if isinstance(receiver, Object) and receiver.path == "<line>" and path.endswith(("strip", "decode")):
         return receiver
@@ -307,8 +307,8 @@ def library(
 
 
 def _kept(function: object) -> object:
-    """A function with the values that its variables have now, because `map` or the trainer calls it immediately. The
-    same holds for the functions of its module that it may call. Any other value is returned unchanged.
+    """A function, which `map` or the trainer calls immediately, with the values that its variables have now; the
+    functions of its module that it may call get them, too. Any other value is returned unchanged.
     """
     if not isinstance(function, Function):
         return function
@@ -322,8 +322,8 @@ def _kept(function: object) -> object:
 
 
 def _as_dict(config: Object) -> Table:
-    """Compute `config.to_dict()`. The result has the arguments that the script passes to the configuration or sets
-    later, but not the defaults of the configuration's class.
+    """Compute `config.to_dict()`. It has the arguments that the script passes to the configuration or sets later,
+    without the defaults of the class.
     """
     given = {name: one for name, one in config.keywords.items() if not name.startswith(OPEN)}
     locations = {name: one.location for name, one in given.items()} | config.locations
@@ -332,8 +332,8 @@ def _as_dict(config: Object) -> Table:
 
 
 def _moment(machine: Machine, trainer: Object) -> Object:
-    """A deep copy of a trainer at the time of its `train()` call. A copy is needed because the script may change
-    objects in the trainer later, such as its configuration.
+    """A deep copy of a trainer at its `train()` call, because the script may later change objects in it, such as its
+    configuration.
     """
     from copy import deepcopy
 

@@ -16,8 +16,8 @@ from xpc.grammar.record import field, record
 MAX_NODES = 60_000
 """The largest number of nodes in a script's syntax tree."""
 MAGIC = re.compile(r"\s*(?:[%!?]|pip install |conda install )")
-"""Matches a line of a notebook that is no Python code, but a command of the shell or of IPython, such as `!pip install
-trl` or `%matplotlib`.
+"""Matches a line of a notebook with a command of the shell or of IPython, such as `!pip install trl` or
+`%matplotlib`.
 """
 ENCODING = re.compile(r"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)", re.A)
 """Matches a comment that states the encoding of a script (PEP 263)."""
@@ -68,15 +68,15 @@ def parts(text: str, file: str) -> tuple[list[Part], list[str]]:
 
 
 def _check_encoding(text: str) -> None:
-    """Raise Unreadable if a comment states an encoding other than UTF-8. Python would then read another text than this
-    importer does. In UTF-7, for example, `+AAo-` in a comment is a newline, so Python reads the text after it as code.
+    """Raise Unreadable if a comment states another encoding than UTF-8, with which Python would read a different text:
+    in UTF-7, `+AAo-` in a comment is a newline, and the text after it is code.
     """
     for number, line in enumerate(text.split("\n", 2)[:2]):
         found = ENCODING.match(line)
         if found is not None:
             name = found[1].lower().replace("_", "-")
             if name not in UTF_8 and not (name in LIKE_ASCII and text.isascii()):
-                raise Unreadable(f"it is written in the encoding `{name[:40]}`, and only UTF-8 is read", number + 1)
+                raise Unreadable(f"its encoding is `{name[:40]}`, and the import reads only UTF-8", number + 1)
             return
         if line.strip() and not line.lstrip().startswith("#"):
             return

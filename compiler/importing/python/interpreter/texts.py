@@ -20,12 +20,12 @@ from xpc.compiler.importing.python.interpreter.values import (
 )
 
 MOST_PARTS = 2_000
-"""The largest number of parts of which a script may build a text."""
+"""The largest number of parts from which a script may build a text."""
 
 
 def joined(machine: Machine, parts: list[object], node: ast.AST) -> object:
-    """Join parts to a string. The result is a str if all parts are known, a `Text` if some parts are columns of a row,
-    and `Unknown` if a part is unknown.
+    """Join parts to a string. Returns a str if all parts are known, a `Text` if parts are columns of a row, and
+    `Unknown` if a part is unknown.
     """
     flat: list[object] = []
     # `texts` collects known strings until the next column; then they are joined and added to `flat`
@@ -57,8 +57,8 @@ def joined(machine: Machine, parts: list[object], node: ast.AST) -> object:
 
 
 def _chosen(machine: Machine, choice: Choice, parts: list[object], node: ast.AST) -> object:
-    """Join parts to a string, if one of them, `choice`, depends on whether a column is empty. The result is a `Choice`
-    between two strings: one for an empty column, and one for a column with a value.
+    """Join parts to a string, one of which (`choice`) depends on whether a column is empty. Returns a `Choice` between
+    the string for an empty column and the string for a column with a value.
     """
     # each `Choice` among the parts doubles the number of strings, so the cost is limited
     machine.count(node, len(parts))
@@ -112,6 +112,6 @@ def formatted(
             elif index is None and field_ in keywords:
                 parts.append(keywords[field_].value)
             else:
-                why = f"a text with the field `{field_[:40]}`, for which the script gives no value"
+                why = f"the script has no value for the field `{field_[:40]}` of a text"
                 return machine.unknown(node, why)
     return joined(machine, parts, node)

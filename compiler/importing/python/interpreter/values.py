@@ -20,7 +20,7 @@ Scalar = (bool, int, float, str, type(None))
 LONGEST = 100_000
 """The largest length of a string or a list that the interpreter computes."""
 MOST_JOINED = 20_000
-"""After a condition, the values of its two branches are joined. At most this many values are compared for this."""
+"""The largest number of values that are compared to join the two branches of a condition."""
 NO_DEFAULT = "it has no default"
 """Why a field's value is unknown if it has no default."""
 MAX_BASES = 20
@@ -50,16 +50,16 @@ class Unknown:
     why: str
     location: Location
     hidden: object = field(default=None, repr=False)
-    """The known value from which this unknown value was computed. For a dataset that a function filters which cannot be
-    read, it is the unfiltered dataset.
+    """The known value from which this unknown value was computed, such as the unfiltered dataset if the filter cannot
+    be read.
     """
 
 
 @record
 class Unset(Unknown):
-    """The value of an environment variable that is not set, or of `input()`. It is assumed to be an empty string.
+    """The value of an unset environment variable or of `input()`, which is assumed to be an empty string.
 
-    If the script replaces an empty value, as in `os.environ.get("X") or 3`, the result is the replacement.
+    So `os.environ.get("X") or 3` is 3.
     """
 
 
@@ -112,9 +112,7 @@ class Text:
 
 @record
 class Choice:
-    """A value that depends on whether a column of the row is empty: `full` if the column has a value, and `empty` if
-    not.
-    """
+    """A value that depends on a column of the row: `full` if the column has a value, and `empty` if it is empty."""
 
     column: str
     full: object
@@ -138,9 +136,7 @@ class Table(dict[Any, Any]):
 
 
 class Splits(Table):
-    """A `DatasetDict`: maps the names of splits to datasets. If the script calls a method of it, the method is called
-    for each dataset.
-    """
+    """A `DatasetDict`: maps the names of splits to datasets. A method call is made for each dataset."""
 
 
 class Words(list[Any]):
@@ -155,8 +151,8 @@ class Namespace(Table):
 class Object:
     """The value that a call of a library returns, such as a model or a trainer.
 
-    `path` is the dotted name of the called function. If the function is a method, `receiver` is its object.
-    `attributes` are the attributes that the script sets on this value, and `calls` the calls of its methods.
+    `path` is the dotted name of the called function, and `receiver` the object of a method. `attributes` are the
+    attributes that the script sets on this value, and `calls` the calls of its methods.
     """
 
     path: str
@@ -182,9 +178,7 @@ class Object:
 
 
 OPEN = "**"
-"""A key that marks a dict with possible further keys that are not known. The value under this key says why they are
-unknown.
-"""
+"""A key that marks a dict which may have further, unknown keys; its value says why they are unknown."""
 
 
 @mutable
@@ -217,7 +211,7 @@ class Class:
     attributes: dict[str, object] = field(factory=dict)
     locations: dict[str, Location] = field(factory=dict)
     fields: list[str] = field(factory=list)
-    """The names that have an annotation. In a dataclass, these are the fields."""
+    """The names with an annotation, which are the fields of a dataclass."""
     required: dict[str, Location] = field(factory=dict)
     kinds: dict[str, Class] = field(factory=dict)
     """Maps each field whose annotation is a class of the script to this class."""
@@ -225,12 +219,12 @@ class Class:
     """Maps each field to the source text of its annotation."""
 
     def __deepcopy__(self, memo: object) -> object:
-        """Return the class itself, not a copy: if the interpreter copies a trainer, both refer to the same class."""
+        """Return the class itself, so that the copies of a trainer share the classes of the script."""
         return self
 
     def base(self) -> str:
-        """The dotted name of the library class from which the class inherits, such as `trl.SFTTrainer`. "" if there is
-        none.
+        """The dotted name of the library's class from which the class inherits, such as `trl.SFTTrainer`; "" if there
+        is none.
         """
         names = [one for one in self._above() if isinstance(one, Name)]
         return next((one.path for one in names if one.last not in PLAIN_BASES), "")
@@ -240,8 +234,8 @@ class Class:
         return [self, *(one for one in self._above() if isinstance(one, Class))]
 
     def _above(self) -> Iterator[object]:
-        """Yield the base classes, and after each of them its own base classes. A class of the script is yielded only
-        once, even if several classes inherit from it. At most MAX_BASES classes of the script are yielded.
+        """Yield the base classes, each followed by its own base classes. A class of the script is yielded once, and at
+        most MAX_BASES of them.
         """
         seen, left = {id(self)}, self.bases[::-1]
         while left:
@@ -269,9 +263,7 @@ class Instance:
     attributes: dict[str, object] = field(factory=dict)
     locations: dict[str, Location] = field(factory=dict)
     made: Object | None = None
-    """If the object's class inherits from a class of a library: the recorded call of that library's class. Otherwise
-    None.
-    """
+    """The recorded call of the library's class from which the object's class inherits, or None."""
 
 
 @mutable
@@ -295,11 +287,10 @@ HALF = ", in one branch of the condition"
 
 
 class Join:
-    """Joins the values that two branches give: equal values stay, different values become unknown.
+    """Joins the values after two branches: equal values stay, different values become unknown.
 
-    If the branch depends on whether a column of the row is empty, `column` is this column. `hidden` is a known value
-    that each unknown value keeps for messages. If no `hidden` is given, an unknown value keeps the value of one of the
-    two branches.
+    `column` is the column of the row that the condition tests for emptiness, if any. Each unknown value keeps the known
+    value `hidden` or, without it, the value of one of the branches.
     """
 
     def __init__(self, location: Location, hidden: object = None, column: str = "") -> None:
@@ -307,7 +298,7 @@ class Join:
         self.made: dict[tuple[int, int], object] = {}
 
     def join(self, one: object, other: object) -> object:
-        """The value after two branches, of which one gives `one` and the other `other`."""
+        """The value after two branches, which is `one` after the first and `other` after the second."""
         self.left -= 1
         if one is other or self.left < 0:
             return one if one is other else self.unknown()
@@ -329,13 +320,15 @@ class Join:
         return self.parts(one, other)
 
     def half(self, value: Unknown) -> Unknown:
-        """Join two branches, of which one gives the unknown `value`. The reason also names the condition's location."""
+        """Join an unknown value of one branch with a known value of the other. The reason also names the condition's
+        location.
+        """
         if type(value) is not Unknown or HALF in value.why:
             return value
         return Unknown(f"{value.why}{HALF} ({self.location})", value.location, value.hidden)
 
     def parts(self, one: object, other: object) -> object:
-        """Join two objects, dicts, lists or tuples item by item. The result for any other values is unknown."""
+        """Join two objects, dicts, lists or tuples item by item. Any other values become unknown."""
         if isinstance(one, Object) and isinstance(other, Object) and one.path == other.path:
             out = Object(one.path, [], {}, one.location, one.receiver)
             self.made[id(one), id(other)] = out
@@ -368,7 +361,7 @@ class Join:
         }
 
     def only(self, present: object) -> object:
-        """The joined value of a key that only one of two branches sets. `present` is its value there."""
+        """The joined value of a key that only one branch sets, to `present`."""
         if isinstance(present, Location):
             return present
         if isinstance(present, Argument):
@@ -391,7 +384,7 @@ class Join:
 
 
 def condition(value: object) -> str:
-    """The column that a condition tests for emptiness: `input` for `if row["input"]:`. "" for any other condition."""
+    """The column that a condition tests for emptiness: `input` for `if row["input"]:`; "" for any other condition."""
     if isinstance(value, Column) and not value.batch:
         return value.name
     if isinstance(value, Object) and value.path in ("str.strip", "<full>"):

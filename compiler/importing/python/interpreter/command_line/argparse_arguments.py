@@ -1,5 +1,5 @@
-"""Compute the arguments that argparse returns. An argument has the value that the command or `--set` states, or else
-its default.
+"""Compute the arguments that argparse returns. An argument has the value in the command or in `--set`, or else its
+default.
 """
 
 from __future__ import annotations
@@ -69,9 +69,8 @@ def _complete(machine: Machine, parser: Object) -> None:
 
 
 def _stated(machine: Machine, call: Object, names: list[str], name: str, location: int) -> str | None:
-    """The value that `--set` or the command gives to an argument; None if there is no such value. An option has the
-    names in `names`, such as `--lr`. `--set` and the command may state a positional argument by its name or by its
-    position (`location`, which counts from 1).
+    """The value that `--set` or the command gives to an argument, or None. An option has the `names`, such as `--lr`; a
+    positional argument is stated by its name or its position (`location`, from 1).
     """
     if not names[0].startswith("-"):
         by_name = machine.given.get(name)
@@ -119,8 +118,8 @@ def _converted(machine: Machine, call: Object, kind: Argument | None, text: str)
 def _calls_below(value: Object, machine: Machine, depth: int = 0) -> list[Object]:
     """All method calls on a parser, and on the argument groups and subparsers that these calls return.
 
-    If the command names a subcommand, the parsers of other subcommands are skipped. The command may name no subcommand.
-    Then, if exactly one subcommand has a name such as `train`, the parsers of the others are skipped.
+    Only the parser of one subcommand is used: the subcommand in the command, or else the only one with a name such as
+    `train`. If there is neither, all parsers are used.
     """
     out: list[Object] = []
     stated = {str(number): machine.given[str(number)] for number in range(1, 9) if str(number) in machine.given}

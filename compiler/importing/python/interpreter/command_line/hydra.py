@@ -19,16 +19,15 @@ PACKAGE = re.compile(rb"\s*#\s*@package\s+([\w.]+)")
 OVERRIDE = re.compile(r"(\+\+|\+|~)?([\w./@-]+)(?:=(.*))?", re.S)
 """Matches an override on the command line, such as `lr=1e-5`, `+model=qwen` or `~eval`."""
 PER_WORD, PER_LETTER = 20, 0.25
-"""Costs in interpreter steps: PER_WORD is the cost of an override on the command line, and PER_LETTER the cost of a
-byte of a config file.
-"""
+"""Costs in interpreter steps: PER_WORD of an override on the command line, PER_LETTER of a byte of a config file."""
 MOST = 20
 """The largest number of files from which one configuration is composed."""
 
 
 def configuration(machine: Machine, function: Function) -> object:
     """The configuration that hydra passes to a function with its decorator. It is composed of the config file, the
-    files in its `defaults` and the command's overrides. None for any other function, or if the file cannot be read.
+    files in its `defaults` and the command's overrides. None if hydra does not call the function, or if the file cannot
+    be read.
     """
     for one in getattr(function.node, "decorator_list", []):
         if isinstance(one, ast.Call) and dotted(one) in ("hydra.main", "pydra.main", "main"):
@@ -80,8 +79,8 @@ def command_line(machine: Machine) -> Table:
 
 
 def structured(machine: Machine, value: object, node: ast.AST) -> Table:
-    """The fields of a dataclass, or of an object of it, with their values. Unknown if the class is in no file of the
-    script.
+    """The fields of a dataclass or of its object, with their values; unknown if the script does not define the
+    class.
     """
     made = machine.call(value, [], {}, node) if isinstance(value, Class) else value
     if isinstance(made, dict):
@@ -143,8 +142,8 @@ def _placed(machine: Machine, out: Table, path: str, where: str, inner: Table) -
 
 
 def _chosen(changes: list[str], group: str, choice: object) -> object:
-    """The name of the file to read for a group of config files. The command may state it (`model=qwen`); otherwise it
-    is `choice`, the name in `defaults`.
+    """The name of the file to read for a group of config files: the name in the command (`model=qwen`), or else
+    `choice`, the name in `defaults`.
     """
     for one in changes:
         key, equals, value = one.partition("=")
@@ -159,7 +158,7 @@ def _file(machine: Machine, folder: str, name: str, left: list[int], changes: li
     `model/qwen.yaml`.
 
     `changes` are the overrides in the command. An override that selects another file of a group is applied here and
-    removed from `changes`. `left` is a list with one number: how many further files may be read. Returns None if the
+    removed from `changes`. `left` is a list with one number, how many further files may be read. Returns None if the
     file cannot be read.
     """
     left[0] -= 1

@@ -43,7 +43,7 @@ class Option:
 
 
 def register(machine: Machine, made: Function) -> None:
-    """Note a function that is a command of a typer app or of a click group, as `@app.command("sft")` states."""
+    """Record a function that is a command of a typer app or a click group, such as one with `@app.command("sft")`."""
     for one in getattr(made.node, "decorator_list", []):
         call = one if isinstance(one, ast.Call) else None
         if call is None or not isinstance(call.func, ast.Attribute) or call.func.attr != "command":
@@ -86,7 +86,7 @@ def _is_command(function: Function) -> bool:
 
 def given(machine: Machine, function: Function, word: int) -> Iterator[tuple[str, Argument]]:
     """The arguments with which typer or click calls a function. Each has its value from the command or else its
-    default. `word` is the index of the command's first positional word that belongs to this function.
+    default. `word` is the index of the function's first positional word in the command.
     """
     scopes, label = machine.scopes, machine.label
     machine.scopes, machine.label = list(function.scopes), function.label
@@ -130,7 +130,9 @@ def _is_click(function: Function) -> bool:
 
 
 def _typed(machine: Machine, function: Function) -> Iterator[Option]:
-    """The parameters of a function that typer calls: `lr: float = typer.Option(1e-5, "--lr")`, also in `Annotated`."""
+    """The parameters of a function that typer calls, such as `lr: float = typer.Option(1e-5, "--lr")`, also with
+    `Annotated`.
+    """
     spec = function.node.args
     names = [*spec.posonlyargs, *spec.args]
     defaults: list[ast.expr | None] = [None] * (len(names) - len(spec.defaults)) + list(spec.defaults)
