@@ -5,8 +5,8 @@ import handles it. For example:
     plot_loss = { irrelevant = "metrics are written anyway" }
     badam_mode = { refused = "xpc has no such optimizer", needs = "use_badam" }
 
-A key that an importer looks up needs no entry, because `Lookups` records it. It needs an entry with `read` only if it
-is looked up under a condition, or if the TRL importer would otherwise import it as an argument of TRL.
+A key that an importer looks up needs no entry, because `Lookups` records it. Such a key needs an entry with `read` only
+if it is looked up under a condition, or if the TRL importer would otherwise import it as an argument of TRL.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ def share_out(
     if len(each) != count or not all(each) or abs(total - 1) > 0.0005:
         draft.error(
             stated or entry,
-            f"the value must be {count} probabilities, one for each data set, whose sum is 1",
-            "write a number for each data set",
+            f"the value must be {count} probabilities, one for each dataset, whose sum is 1",
+            "write a number for each dataset",
         )
         return False
     draft.sources = [evolve(one, share=share) for one, share in zip(draft.sources, each, strict=True)]

@@ -123,8 +123,8 @@ def _inside(root: str, path: str) -> bool:
 
 
 def _upwards(folder: str) -> Iterator[str]:
-    """The folder, and the folders above it up to the root of its repository: the nearest folder with `.git` or, in a
-    copy without history, the nearest with `pyproject.toml` or `setup.py`.
+    """The folder and the folders above it, up to the root of its repository. The root is the nearest folder with `.git`
+    or, in a copy without history, with `pyproject.toml` or `setup.py`.
     """
     above = [folder]
     while len(above) < MOST_FOLDERS and not os.path.exists(os.path.join(above[-1], ".git")):

@@ -38,8 +38,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--data", metavar="NAME", help="the training data (default: the data in FILE)")
     parser.add_argument("--prompt", metavar="NAME", help="the column with the prompts")
     parser.add_argument("--rewards", metavar="FILE",
-                        help="the file next to the spec with the reward functions; those of a Python script are "
-                        "written into it")  # fmt: skip
+                        help="the file next to the spec with the reward functions; the import copies those of a Python "
+                        "script into it")  # fmt: skip
     parser.add_argument(
         "--target", choices=stacks.names(), help="stack of the spec (default: the stack for which FILE was written)"
     )

@@ -159,8 +159,8 @@ def machines(draft: Draft, found: Machines, overrides: Overrides) -> None:
 
 
 def counted(hardware: str, count: int | None) -> str:
-    """The value of `--hardware`. If it names only a GPU, the number comes from the imported files' processes of a
-    node.
+    """The value of `--hardware`. A GPU without a count gets the number of a node's processes in the imported files as
+    its count.
     """
     return hardware if count is None or " x " in hardware or hardware == "cpu" else f"{count} x {hardware}"
 

@@ -11,7 +11,7 @@ from xpc.compiler.importing.text.entries import Entry, Unreadable
 from xpc.grammar.record import record
 
 TYPED = "--command"
-"""The name of a command line as a source."""
+"""The name that a command line has in messages, instead of a file name."""
 AXOLOTL = ("base_model", "micro_batch_size", "sequence_len", "val_set_size", "num_epochs")
 OTHER = {"per_device_train_batch_size", "num_train_epochs", "lr_scheduler_type", "max_seq_length"}
 """Common keys of transformers and TRL that axolotl does not know. A file with such a key and without `datasets` is not

@@ -359,7 +359,7 @@ def ulysses(draft: Draft, block: Entry | None) -> None:
             if attention is None:
                 draft.error(one, "sequences are split with sdpa, flash_attention_2 or flash_attention_3")
             else:
-                draft.default("model.attn", attention, "the attention that splits sequences")
+                draft.default("model.attn", attention, "sequences are split with this attention")
                 draft.mark(one, "mapped", "model.attn")
         elif name in ("cp_size", "tp_size") and value is not None and value > 1:
             draft.error(one, "under DeepSpeed, `sp_size` is the only mesh size that a spec can set")

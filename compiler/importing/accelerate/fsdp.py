@@ -167,7 +167,7 @@ def trainer_fsdp(draft: Draft, named: Entries) -> None:
         draft.put("strategy", name, outer)
     if kept is False:
         draft.put("strategy.reshard", False, entry)
-    draft.note(wrap, "the model names its layers")
+    draft.note(wrap, "the model's class names the layers to wrap")
     draft.note(least, "a bundle always wraps the layers by their class")
     if config is not None and inner:
         if outer is not None and not any(key.endswith("version") for key in inner):

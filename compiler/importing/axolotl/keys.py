@@ -1,4 +1,4 @@
-"""The table of axolotl's keys, its plugins, and the import of those keys that no other module reads."""
+"""axolotl's key table, its plugins, and the import of the keys that no other module reads."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def shaped(draft: Draft, word: str, location: Entry) -> tuple[str, ...] | None:
         return (prompt.instruction, prompt.output)
     if names:
         draft.error(
-            location, f"a template cannot name the column `{names[0]}`", "rename the column: letters, digits and `_`"
+            location, f"a template cannot name the column `{names[0]}`", "use only letters, digits and `_` in its name"
         )
     draft.put("data.prompt_template", made, location)
     for one in location.mapping.values():

@@ -101,7 +101,7 @@ def _mixture(draft: Draft, mixed: Entry | None, stated: Entry | None) -> None:
         return
     if len(draft.sources) < 2:
         for one in (mixed, stated):
-            draft.note(one, "there is one data set")
+            draft.note(one, "there is only one dataset")
         return
     shares: list[float | None] | None = None
     if stated is not None and not stated.empty:
@@ -211,7 +211,7 @@ def _of_the_file(draft: Draft, entry: Entry) -> None:
     inside = entry.mapping
     path, kind, how = (inside.get(key) for key in ("path", "source", "converter"))
     if path is None:
-        draft.error(entry, "a data set needs a `path`")
+        draft.error(entry, "a dataset needs a `path`")
         return
     found = corpus.source(draft, path, None, inside.get("split"))
     size = inside.get("size")

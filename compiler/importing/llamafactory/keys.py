@@ -13,8 +13,8 @@ ADAPTER_OPTIONS = {
     "additional_target": "lora.modules_to_save", "use_rslora": "lora.rslora", "use_dora": "lora.dora",
     "loraplus_lr_ratio": "lora.lr_ratio", "loraplus_lr_embedding": "lora.embedding_lr",
 }  # fmt: skip
-"""Maps each key about adapters that needs no function to the setting with the same meaning. The order matters:
-`loraplus_lr_embedding` becomes a setting that is legal only together with the setting of `loraplus_lr_ratio`.
+"""Maps keys about adapters to the setting with the same meaning. The order matters: the setting of
+`loraplus_lr_embedding` is legal only after that of `loraplus_lr_ratio`.
 """
 PISSA = ("pissa_init", "pissa_iter", "pissa_convert")
 TUNING_KEYS = (*FROZEN, *LORA, *OFT, *ADAPTER_OPTIONS, *PISSA, "lora_target", "oft_target")

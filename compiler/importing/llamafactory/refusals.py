@@ -66,7 +66,7 @@ def _rows(draft: Draft, named: Entries, streamed: bool) -> None:
     for key in ("eval_strategy", "evaluation_strategy", "do_eval"):
         if key in named and not named[key].off and not evaluated:
             wrong(named[key], "there is no evaluation data", "`val_size: 0.1` holds out rows, and `eval_dataset` "
-                  "names data sets")  # fmt: skip
+                  "names datasets")  # fmt: skip
             break
     mixed, shares = named.get("mix_strategy"), named.get("interleave_probs")
     if shares is not None and not shares.empty and (mixed is None or mixed.empty or mixed.value == "concat"):

@@ -37,8 +37,8 @@ def deciding(draft: Draft, machine: Machine) -> list[Location]:
 
 def usual(machine: Machine, location: Location) -> bool:
     """Whether `--partial` assumes that a condition is true. It is assumed to be false if it is about resuming,
-    debugging or several GPUs, or tests that a configuration file exists which the repository lacks, or a path that the
-    script itself writes. Any other condition, and any other test that a file exists, is assumed to be true.
+    debugging or several GPUs, or if it tests for a configuration file that the repository lacks or for a path that the
+    script itself writes. Any other condition, such as a test that a data file exists, is assumed to be true.
     """
     text = machine.conditions[location]
     path = machine.tested.get(location, "")

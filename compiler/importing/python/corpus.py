@@ -363,9 +363,7 @@ PADDING = ("pad_sequence", "tuple", "dict", "zip", "ne", "tensor", "LongTensor",
 
 
 def _only_pads(kind: Class) -> bool:
-    """Whether a collator of the script only pads, tokens with any token and labels with -100, as Stanford Alpaca's
-    does.
-    """
+    """Whether a script's collator only pads: tokens with any token, and labels with -100, as in Stanford Alpaca."""
     method = kind.find("__call__")
     if not isinstance(method, Function):
         return False

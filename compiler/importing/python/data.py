@@ -284,7 +284,7 @@ def _mapped(machine: Machine, out: Data, step: Object) -> None:
     made = _made_columns(machine, None if function is None else function.value, every, out.columns, step)
     if made.why:
         why = f"the columns that the function makes are not read: {made.why}"
-        out.problems.append((step, why, "map the rows once, and name the file that has them"))
+        out.problems.append((step, why, "map the rows once, save them, and name this file"))
     out.length, out.end = made.length or out.length, made.end or out.end
     out.ended = made.ended or out.ended
     for key, value in made.columns.items():

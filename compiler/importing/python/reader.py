@@ -247,7 +247,7 @@ def _assumptions(draft: Draft, machine: Machine, entries: Entries, overrides: Ov
     if visible is not None and overrides.hardware is None and count > 1:
         draft.warn(
             entry("CUDA_VISIBLE_DEVICES", visible),
-            "the script names several GPUs; the spec has one GPU, with the global batch of one process",
+            "one process uses several GPUs; the spec has one GPU, with the global batch of one process",
             f"`--hardware '{count} x h100-80gb'` names the GPUs",
         )
     for location in machine.assumed[:3]:

@@ -72,7 +72,7 @@ def write(
 def refuse(draft: Draft, key: str, value: object, location: Entry) -> None:
     """Report an error for a column that a run cannot pass to reward functions."""
     if isinstance(value, Column):
-        why = f"reward functions get it as `{value.name}`, the name in the data"
+        why = f"reward functions get it under its name in the data, `{value.name}`"
     elif isinstance(value, str | int | float):
         why = f"all rows have the value {str(value)[:40]!r}, which reward functions do not get"
     else:

@@ -108,8 +108,8 @@ def _sft(shape: Shape, field: Argument | None, text: object, masked: bool) -> No
         elif shape.before(ENDED):
             draft.differs(
                 "text",
-                f"if the rows are texts: {shape.before(ENDED)} adds no eos token to them; a run of the spec "
-                "trains on one",
+                f"if the rows are texts: {shape.before(ENDED)} adds no eos token to them; a run of the spec adds one "
+                "and trains on it",
             )
     else:
         _text(shape, name if text is None else "formatting_func", made[name] if text is None else text, masked)

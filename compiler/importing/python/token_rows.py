@@ -151,7 +151,9 @@ def bare(value: object) -> object:
 
 
 def tokenizer_call(value: object) -> Object | None:
-    """The call of a tokenizer that returned these tokens, or the tokens whose number this is; None if there is none."""
+    """The call of a tokenizer that returned these tokens or, for `len(tokens)`, the counted tokens; None if there is
+    none.
+    """
     calls = (one for one in ancestors(value) if isinstance(one, Object))
     found = next((one for one in calls if one.path.endswith("()") or one.path == LESS), None)
     return None if found is None or found.path == LESS else found

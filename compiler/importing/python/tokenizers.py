@@ -25,8 +25,8 @@ TEMPLATES = {
         "vicuna",
     )
 }
-"""Maps Unsloth's name of a chat template, without dashes and dots, to xpc's: Unsloth's `qwen-2.5` and `qwen25` are
-`qwen25` here.
+"""Maps Unsloth's name of a chat template, without dashes and dots, to xpc's: both `qwen-2.5` and `qwen25` of Unsloth
+are the key `qwen25`.
 """
 
 

@@ -198,6 +198,6 @@ PRINTED: Mapping[str, Callable[[list[str]], str | None]] = {
     "seq": _numbers, "echo": " ".join, "realpath": " ".join, "which": lambda words: words[-1],
     "command": lambda words: words[1] if words[0] == "-v" and len(words) == 2 else None,
 }  # fmt: skip
-"""Maps a command to a function that computes its output from its arguments. The function returns None if it does not
-know the output.
+"""Maps a command to a function that computes its output from its arguments. The function returns None if the output is
+unknown.
 """

@@ -289,7 +289,9 @@ def _memory(draft: Draft, entries: Entries, alone: bool) -> None:
     )
     if draft.on(away):
         draft.note(away, "activations are recomputed")
-        draft.warn(away, "activations are recomputed instead of offloaded: this changes memory, not the loss")
+        draft.warn(
+            away, "a bundle recomputes activations instead of offloading them: this changes memory, not the loss"
+        )
     draft.default("strategy", "ddp" if alone else "fsdp", "torchtune's distributed recipes shard with FSDP2")
     if cpu is not None and not cpu.off and not alone:
         draft.put("strategy.offload", "cpu", cpu)

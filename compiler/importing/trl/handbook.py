@@ -1,4 +1,6 @@
-"""What the alignment handbook's scripts do with a file with `dataset_mixer` without a key for it, such as packing."""
+"""What the alignment handbook's scripts do with every file that has a `dataset_mixer`, such as packing, although no key
+of the file states it.
+"""
 
 from __future__ import annotations
 

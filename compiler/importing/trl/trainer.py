@@ -59,7 +59,9 @@ def arguments(draft: Draft, entries: Entries) -> None:
         if old in entries and new in entries and entries[old].value == entries[new].value:
             draft.note(entries[old], f"`{new}` says the same")
         elif old in entries and new in entries:
-            draft.error(entries[old], f"`{new}` on line {entries[new].line} is the same setting", "keep one of the two")
+            draft.error(
+                entries[old], f"`{new}` on line {entries[new].line} sets the same argument", "keep one of the two"
+            )
     named = canonical(entries)
     for part in (_length, _precision, _optimizer, schedule.schedule, switches.intervals, switches.trackers,
                  switches.checkpointing, switches.packing, switches.switches, switches.hub, switches.accelerator,

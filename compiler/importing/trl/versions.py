@@ -26,10 +26,10 @@ SCRIPTS = {
     "trainer.processing_class": ("0.12", "1.16"),
     **dict.fromkeys(("hub_model_revision", "benchmarks", "callbacks", "overwrite_hub_revision"), ("0.14", "0.18")),
 }
-"""Maps a name that TRL's classes lack, but files and scripts use, to the first and the last version of TRL of such
-files. transformers removed `evaluation_strategy` in 4.46, and Open-R1's scripts of 2025 pin trl 0.14 to 0.18. In
-Python, TRL's trainers took `tokenizer` until 0.15 and take `processing_class` since 0.12, and SFTTrainer took
-`max_seq_length` until 0.12.
+"""Maps a name that TRL's classes lack, but files and scripts use, to the first and the last version of TRL for which
+such files were written. transformers removed `evaluation_strategy` in 4.46, and Open-R1's scripts of 2025 pin trl 0.14
+to 0.18. In Python, TRL's trainers took `tokenizer` until 0.15 and take `processing_class` since 0.12, and SFTTrainer
+took `max_seq_length` until 0.12.
 """
 
 VALUES = {

@@ -253,7 +253,7 @@ def test_rows_that_a_script_prepares_itself_are_an_error() -> None:
 
 def test_several_visible_gpus_are_reported() -> None:
     found = script("os.environ['CUDA_VISIBLE_DEVICES'] = '0,1,2,3'")
-    assert warned(found, "the script names several GPUs")
+    assert warned(found, "one process uses several GPUs")
 
 
 def test_a_try_is_taken_to_succeed_with_a_warning() -> None:

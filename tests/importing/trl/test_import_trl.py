@@ -98,7 +98,7 @@ def test_an_old_recipe_for_the_new_stack_keeps_its_defaults():
         ("packing: true\npacking_strategy: magic", 4, "no version of TRL that xpc supports has this packing strategy"),
         ("lr_scheduler_kwargs: {min_lr_rat: 0.1}", 3, "no schedule of xpc has this argument"),
         ("bf16: true\nfp16: true", 4, "is on, too"),
-        ("max_length: 10\nmax_seq_length: 20", 4, "is the same setting"),
+        ("max_length: 10\nmax_seq_length: 20", 4, "sets the same argument"),
         ("dataset_mixture:\n  datasets:\n  - id: a/b\n    weight: 2", 6, "a share above 0"),
         ("lora_target_modules: 'model.*q_proj'\nuse_peft: true", 3, "cannot match them by a pattern"),
     ],

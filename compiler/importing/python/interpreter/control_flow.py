@@ -190,8 +190,8 @@ def _turn(machine: Machine, node: ast.For | ast.AsyncFor | ast.While) -> str:
 
 
 def _after_loop(ends: str) -> str:
-    """How a loop, whose body has ended by `ends`, ends the block around it: by `return` like the body, and not at all
-    ("") after `break` or `continue`.
+    """How the end of a loop's body (`ends`) affects the block around the loop: a `return` also ends this block; `break`
+    and `continue` do not, so the result is "".
     """
     return "" if ends.startswith(LOOP) else ends
 

@@ -1,6 +1,4 @@
-"""Classify a script's values (trainer, dataset, row, ...), and classify functions of Python and of libraries by their
-effect.
-"""
+"""Classify a script's values (trainer, dataset, row, ...) and the functions of Python and of libraries."""
 
 from __future__ import annotations
 
@@ -110,8 +108,8 @@ ALL_NAMES = re.compile(r"return (?:\w+|(?:list|sorted|set)\(\w+\)|(?:list|sorted
 @lru_cache(maxsize=1024)  # cached, because the script may call a function thousands of times
 def finds_linear_layers(node: ast.AST) -> bool:
     """Whether a function returns the names of all linear layers except the output layer, as QLoRA's
-    `find_all_linear_names` does. A call of it is imported as PEFT's `all-linear`. False for a function that excludes
-    further layers.
+    `find_all_linear_names` does. Calls of such a function become PEFT's `all-linear`. False for a function that
+    excludes further layers.
     """
     if not isinstance(node, ast.FunctionDef):
         return False

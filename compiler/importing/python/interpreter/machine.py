@@ -1,5 +1,5 @@
-"""The state of the interpreter for one script, which passes each expression, statement and call to the function for its
-kind.
+"""The state of the interpreter for one script. `Machine` passes each expression, statement and call to the function for
+its kind.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MAX_STEPS = 200_000
 long value costs additional steps (`charge`).
 """
 PER_STEP, ENTRIES_PER_STEP = 64, 16
-"""One step is charged for 64 characters or list items of a long value, or for 16 entries of a dict."""
+"""A long value costs one step for every 64 characters or list items, or for every 16 entries of a dict."""
 MAX_DEPTH = 60
 """The largest depth of nested expressions and calls."""
 TRUE = ("1", "true", "yes", "on")

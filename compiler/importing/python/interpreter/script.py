@@ -26,7 +26,7 @@ def followed(
     command: Command | None = None,
 ) -> Machine:
     """Interpret a script, or the cells of a notebook, and return the interpreter's state. If the script trains nothing,
-    functions without a call are interpreted, too.
+    functions that nothing calls are interpreted, too.
 
     `read` reads files next to the script, `given` are the values of `--set`, `assumed` are the assumed outcomes of
     conditions by location, and `command` is the command that starts the script. The command's arguments fill the

@@ -307,8 +307,8 @@ def library(
 
 
 def _kept(function: object) -> object:
-    """A function, which `map` or the trainer calls immediately, with the values that its variables have now; the
-    functions of its module that it may call get them, too. Any other value is returned unchanged.
+    """A copy of a script's function with the present values of its variables, because `map` or the trainer calls it
+    immediately; also for the functions of its module that it may call. Any other value is returned unchanged.
     """
     if not isinstance(function, Function):
         return function

@@ -361,7 +361,7 @@ class Join:
         }
 
     def only(self, present: object) -> object:
-        """The joined value of a key that only one branch sets, to `present`."""
+        """The joined value of a key that only one branch sets; `present` is its value in this branch."""
         if isinstance(present, Location):
             return present
         if isinstance(present, Argument):
