@@ -72,7 +72,9 @@ def converted(row: Setting, name: str, node: Value, typed: str) -> str | None:
     if kind in SHARED and NUMBER.fullmatch(text) and _is_ratio(name, text):
         return _percent(name, text)
     if kind in ("text", "path", "name", "text_or_file", "repository"):
-        if not isinstance(node, String) and (text.lower() in SWITCHES or (kind == "path" and isinstance(node, Number))):
+        if not isinstance(node, String) and (
+            text.lower() in (*SWITCHES, "yes", "no", "on", "off") or (kind == "path" and isinstance(node, Number))
+        ):
             return None  # a switch is not a text, and a number is not a path: `output_dir = true`
         if (row.path.startswith("data.") or row.path == "eval.split") and isinstance(node, Number):
             return None  # neither a column nor a split is called 64
@@ -220,8 +222,8 @@ def _targets(text: str) -> str | None:
         return "all-linear"
     if typo_of(text, ("all-linear",)) is not None:
         return "all-linear"
-    if text.lower() in BLOCKS:
-        return BLOCKS[text.lower()]
+    if text.lower() in BLOCKS or text.lower() in NO:
+        return BLOCKS.get(text.lower())
     names = [part.strip() for part in text.split(",")]
     if len(names) > 1 and all(re.fullmatch(r"[A-Za-z_][\w.]*", part) for part in names):
         return f"[{', '.join(names)}]"

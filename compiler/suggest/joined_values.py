@@ -148,11 +148,40 @@ def _value_at(text: str, at: int) -> tuple[Setting, JoinedValue] | None:
     return None
 
 
+UNITS = {
+    "step": ("every", "steps_or_share"),
+    "epoch": ("every", "steps_or_share", "real"),
+    "token": ("tokens", "int"),
+    "percent": ("every", "share", "steps_or_share", "real_or_share", "rows_or_share", "real"),
+} | dict.fromkeys(("row", "sample", "example"), ("rows_or_share", "int"))
+"""Maps a unit to the kinds of settings that may have it. Every other unit is one of time."""
+
+
+def may_have(row: Setting, word: str) -> bool:
+    """Whether a setting's value may have a unit: steps for `warmup`, but not for `rank`."""
+    unit = word.lower().removesuffix("s")
+    named = unit == "step" and row.doc.startswith("steps")
+    return named or row.kind.name in UNITS.get(unit, ("duration", "every"))
+
+
+def _without_unit(found: Diagnostic) -> Diagnostic:
+    """Drop the edit of a finding about a number with a unit that its setting cannot have: `lr = 100 steps`."""
+    parts = re.fullmatch(r"a value is one word, and `(\S+) (\w+)` is two", found.message)
+    if parts is None or found.primary is None or not found.edits:
+        return found
+    text, at = found.primary.source.text, found.edits[0].span.start
+    before = re.search(r"(\w+)[ \t]*=[ \t]*$", text[max(0, at - NEAR) : at])
+    rows = [row for row in TABLE if before is not None and row.name == before[1]]
+    if not rows or any(may_have(row, parts[2]) for row in rows):
+        return found
+    return evolve(found, help=f"`{rows[0].name}` takes {rows[0].kind.phrase}, without `{parts[2]}`", edits=())
+
+
 def _of_words(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     """Replace the findings about a number and the words after it, as in `warmup = 5 pct`, by one finding."""
     out: list[Diagnostic] = []
     locations: list[tuple[str, Span]] = []
-    for found in problems:
+    for found in map(_without_unit, problems):
         joined = _counted_words(found)
         out.append(found if joined is None else joined[0])
         if joined is not None and found.primary is not None:

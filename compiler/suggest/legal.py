@@ -24,7 +24,7 @@ from xpc.compiler.suggest.converted_values import (
     unit_of,
 )
 from xpc.compiler.suggest.converted_values import legal as in_words
-from xpc.compiler.suggest.joined_values import call_of_python, following
+from xpc.compiler.suggest.joined_values import call_of_python, following, may_have
 from xpc.compiler.suggest.known_names import known_choice
 from xpc.compiler.suggest.no_equivalent import advice, no_such_choice, pair_advice
 from xpc.compiler.suggest.numbers import PRODUCT, computed, fraction
@@ -175,6 +175,9 @@ def _by_unit(wrong: InvalidValue, row: Setting, node: Value | None, typed: str) 
     # The unit `e` is an exponent without digits, as in `12e`. `2e-5%` as a learning rate probably does not mean 2e-7.
     if node.unit.lower() == "e" or (node.unit == "%" and row.path == "optimizer.lr" and node.value < 0.01):
         return None
+    percent, shared = node.unit.lower() in PERCENT, row.kind.name in SHARED
+    if (percent and not shared) or (node.unit == "%" and node.value >= 100 and row.kind.name == "real"):
+        return None  # `alpha = 200%` may mean twice the rank
     if re.fullmatch("[kKmMgG][iI]?[bB]", node.unit) and row.kind.name in ("int", "tokens"):
         return None  # `2kb` is not the number 2
     return _counted(row, node) if wrong.code == "XP105" and row.kind.name in SHARED else wrong.value
@@ -296,7 +299,9 @@ def intended(row: Setting, item: Item, node: Value | None) -> str | None:
         if counted["unit"] == "%":
             return f"{counted['count']}%"
         # the unit is inside the quotes, as in `warmup = "100 steps"`
-        return units.as_value(row.name, counted["count"], counted["unit"])
+        return (
+            None if not may_have(row, counted["unit"]) else units.as_value(row.name, counted["count"], counted["unit"])
+        )
     if kind in ("names", "tasks") and isinstance(node, Ref | String) and typed not in SWITCHES:
         return f"[{typed}]"
     from xpc.compiler.suggest.meaning import choice

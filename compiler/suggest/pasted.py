@@ -17,12 +17,13 @@ from xpc.compiler.suggest.lines.leaving import LEAVE
 from xpc.compiler.suggest.lines.machines import hardware_of
 from xpc.compiler.suggest.lines.nested import members
 from xpc.compiler.suggest.lines.rewriting import HEADER, Rewritten, body, rewritten_in
+from xpc.compiler.suggest.lines.shell import COMMAND, SHELL, command_help
 from xpc.compiler.suggest.meaning import choice, is_known, meaning
 from xpc.compiler.suggest.pasted_blocks import EVERYTHING, PastedBlock, block_at, heads, joined
 from xpc.compiler.suggest.pasted_values import NAMES, as_value
 from xpc.compiler.suggest.registry_names import YOUR_GPUS
 from xpc.compiler.suggest.sentence import method_of
-from xpc.compiler.suggest.shell import COMMAND, SHELL, command_help
+from xpc.compiler.suggest.tables import words_of
 from xpc.compiler.suggest.unknown_names.case import REFERENCE
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.nearest import letters
@@ -359,7 +360,11 @@ def of_members(head: str, inside: Sequence[tuple[str, str]], before: str) -> Rew
         ways = [rewritten_in(place, f"{one}={as_value(value)}") for place in places for one in names]
         helpful = [one for one in ways if REFERENCE not in one.help] or ways
         certain = next((one for one in helpful if one.help.startswith("write ")), helpful[0])
+        alone = head in schema.outer_names() and letters(head) not in EVERYTHING and name[:1].isalpha()
+        strange = alone and not (is_known(f"{head}_{name}") or is_known(name) or name in words_of("general"))
         found = next((one for one in ways if one.form is not None), certain)
+        if strange:  # `lr: {foo: 1}` states no rate
+            found = Rewritten(None, f"`{head}` has no `{name}`")
         idle = found.form is None and LEAVE.fullmatch(found.help) is not None
         forms += [] if found.form is None else [found.form]
         complete = complete and (found.form is not None or idle)

@@ -13,12 +13,12 @@ from xpc.compiler.language.schema import BY_PATH, CLAUSES, TABLE, outer_names
 from xpc.compiler.suggest.lines.nested import members
 from xpc.compiler.suggest.lines.phrases import TUPLE, phrases
 from xpc.compiler.suggest.lines.rewriting import Rewritten, body, findings_in, findings_of, replaced
+from xpc.compiler.suggest.lines.shell import COMMAND, SHELL, command_help
 from xpc.compiler.suggest.meaning import meaning
 from xpc.compiler.suggest.pasted import QUOTES, Option, flags_of, option_rewritten
 from xpc.compiler.suggest.pasted_blocks import closing_line, heads, joined
 from xpc.compiler.suggest.pasted_values import as_value
 from xpc.compiler.suggest.sentence import method_of
-from xpc.compiler.suggest.shell import COMMAND, SHELL, command_help
 from xpc.compiler.suggest.unknown_names.case import REFERENCE
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label, applied
 from xpc.grammar.record import evolve, record
@@ -32,8 +32,12 @@ MOST = 60
 LONGEST_LINE = 400
 BULLET = re.compile(r"(?:[-*•‣–>][ \t]+|\d{1,2}[.)][ \t]+|\+{1,2}(?=[A-Za-z])|\[[ xX]\][ \t]+)+")
 WORDS = re.compile(r"(?:let|const|var|set|setenv|local|declare)[ \t]+(?=[\w\"'`])")
-NOTE = re.compile(r"[ \t]+(?:#|//|--[ \t]|/\*).*$|(?<=[\w\"'%\]])[ \t]+\([^()]*\)$")
-"""A pattern for a comment (`# ours`, `// ours`) or a remark in parentheses at the end of a line."""
+NOTE = re.compile(
+    r"[ \t]+(?:#|//(?![ \t]*\d[\d.]*$)|--[ \t]|/\*).*$|(?<=[\w\"'%\]])[ \t]+\((?!per |each |in )[^()]*\)$"
+)
+"""A pattern for a comment (`# ours`, `// ours`) or a remark in parentheses at the end of a line. It does not match the
+quotient `8 // 2`, and `(per gpu)`, which is more than a remark.
+"""
 RULE = re.compile(
     r"(?:</?[A-Za-z][\w-]*>|<\?xml[^<>]*>"
     r"|```[\w-]*|~~~[\w-]*|---+|===+|\*\*\*+|\.\.\.|\"\"\"|'''|[{}\[\]()][,;]?|\|[-:| ]+\|)"

@@ -13,11 +13,11 @@ from xpc.compiler.suggest.converted_values import NO, YES
 from xpc.compiler.suggest.first_line import sentence_with_verb
 from xpc.compiler.suggest.known_names import NEVER_LEGAL
 from xpc.compiler.suggest.likeness import typo_of
+from xpc.compiler.suggest.lines.shell import COMMAND, command_help
 from xpc.compiler.suggest.meaning import meaning
 from xpc.compiler.suggest.no_equivalent import advice
 from xpc.compiler.suggest.registry_names import either
 from xpc.compiler.suggest.sentence import holdout_share
-from xpc.compiler.suggest.shell import COMMAND, command_help
 from xpc.compiler.suggest.tables import commands
 from xpc.compiler.suggest.typed_form import intended_value, written
 from xpc.compiler.suggest.unknown_names.case import Case, first_answer

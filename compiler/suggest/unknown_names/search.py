@@ -244,7 +244,7 @@ def _choice_with_noun(case: Case) -> Suggestion | None:
     """
     written = [word for word in parts(case.name[:80]) if word not in words_of("switches")]
     is_on = case.typed.strip('"').lower() in ("", *YES)
-    if case.clause or len(written) < 2 or not is_on or meaning(case.name, exact=True) is not None:
+    if case.clause or not is_on or denied(case.name) or meaning(case.name, exact=True) is not None:
         return None
     for at in range(1, len(written)):
         for noun, chosen in ((written[at:], written[:at]), (written[:at], written[at:])):
