@@ -5,6 +5,7 @@ Imported only for a wrong spec.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from xpc.compiler.language import schema
 from xpc.compiler.suggest.converted_values import NUMBER, SWITCHES
@@ -42,11 +43,10 @@ def flag_setting(row: schema.Setting, node: Value, typed: str) -> str | None:
     return f"{row.name}({inner[0].name}={typed})" if len(inner) == 1 and not isinstance(node, Call) else None
 
 
-def setting_of_choice(clause: str, name: str) -> str | None:
+def setting_of_choice(rows: Sequence[schema.Setting], name: str) -> str | None:
     """The setting for a choice that is written without the setting's name: `vllm { colocate }` becomes
-    `mode = colocate`. None if the choice belongs to no setting of the clause.
+    `mode = colocate`. None if the choice belongs to none of the settings.
     """
-    rows = tuple(schema.children(clause))
     inner = [(one, name) for one in rows if name in one.choices]
     if not (inner or {name.lower()} & {*schema.CLAUSES, *(one.name for one in schema.TABLE)}) and len(name) > 4:
         inner = [(one, same) for one in rows if one.choices and (same := known_choice(one, name)) is not None]

@@ -157,6 +157,7 @@ def test_an_unclear_name_or_value_gets_a_help_without_an_edit(written, help):
         ("lora(targets={q_proj, v_proj})", "lora(targets=[q_proj, v_proj])"),
         ("optimizer adamw { betas = {0.9, 0.95} }", "optimizer adamw { betas = [0.9, 0.95] }"),
         ("eval { log_interval = 10 }", "track(every=10)"),
+        ("method grpo { bf16 = true }", "method grpo\nbf16"),
         ("eval { per_device_train_batch_size = 4 }", "micro=4"),
         ("track wandb { hf_repo = me/model }", 'track wandb\nhub(name="me/model")'),
         ("dont_save_weights_only = true", "save(full_state)"),

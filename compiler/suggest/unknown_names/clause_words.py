@@ -49,7 +49,7 @@ def described(unknown: UnknownName, clause: str) -> Described | None:
     excluded = {*words(clause), *words(head_word(unknown, clause)), *words_of("fillers")}
     typed = [word for word in words(unknown.name[:80]) if weight(word) == 1.0 and word not in excluded]
     typed = [word for word in typed if word not in words_of("loose")] or typed
-    rows = [row for row in _rows(unknown, clause) if _takes(row, unknown)]
+    rows = [row for row in settings_read(unknown, clause) if _takes(row, unknown)]
     if not typed or len(typed) > MOST:
         return None
     ranked = sorted(((_score(row, typed, rows), number) for number, row in enumerate(rows)), reverse=True)
@@ -87,7 +87,7 @@ def _score(row: Setting, typed: list[str], rows: list[Setting]) -> float:
     )
 
 
-def _rows(unknown: UnknownName, clause: str) -> list[Setting]:
+def settings_read(unknown: UnknownName, clause: str) -> list[Setting]:
     """The settings of a clause that the spec's method or launch engine reads. For `launch k8s`, for example,
     `partition` is not among them.
     """

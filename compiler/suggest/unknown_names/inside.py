@@ -21,7 +21,7 @@ from xpc.compiler.suggest.sentence import named_outside
 from xpc.compiler.suggest.tables import words_of
 from xpc.compiler.suggest.typed_form import by_word_or_value, clause_line, intended_value, written
 from xpc.compiler.suggest.unknown_names.case import Case, first_answer, is_in, settings_of
-from xpc.compiler.suggest.unknown_names.clause_words import described
+from xpc.compiler.suggest.unknown_names.clause_words import described, settings_read
 from xpc.compiler.suggest.unknown_names.data_names import data_advice
 from xpc.compiler.suggest.unknown_names.outside import HEADER
 from xpc.compiler.suggest.unknown_names.search import search
@@ -186,7 +186,11 @@ def _choice_of_the_clause(case: Inside) -> Suggestion | None:
 
 def _choice_without_its_setting(case: Inside) -> Suggestion | None:
     """Handle a choice that stands alone: `colocate` in `vllm` is `mode = colocate`."""
-    alone = setting_of_choice(case.clause, case.name) if case.unknown.typed in (None, "true") else None
+    alone = (
+        setting_of_choice(settings_read(case.unknown, case.clause), case.name)
+        if case.unknown.typed in (None, "true")
+        else None
+    )
     return None if alone is None else case.suggests(alone, alone, True, case.node is not None)
 
 
