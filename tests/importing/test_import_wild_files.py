@@ -191,8 +191,9 @@ def test_the_file_of_a_local_folder_is_the_one_that_is_read() -> None:
         assert not found.errors
         paths = [source["path"] for source in found.payload["data"]["sources"]]
         assert paths == [output.format(name) for name in ("a.jsonl", "b.jsonl")]
-    of_the_hub = AXOLOTL.replace("tatsu-lab/alpaca", "org/rows\n    data_files: [a.jsonl, b.jsonl]")
-    assert imported(of_the_hub, *HARDWARE).draft.wrong
+    for files in ("a.jsonl", "[a.jsonl, b.jsonl]"):
+        of_the_hub = AXOLOTL.replace("tatsu-lab/alpaca", f"org/rows\n    data_files: {files}")
+        assert "the spec reads all" in imported(of_the_hub, *HARDWARE).draft.differences["data_files"]
     shared = several.replace("    type: alpaca\n", "    type: alpaca\n    shards: 4\n")
     assert imported(shared, *HARDWARE).draft.wrong
 

@@ -115,13 +115,9 @@ def _source(draft: Draft, entry: Entry, raw: bool, named: Entries) -> None:
         names = [one for one in inside if one is not None]
         draft.mark(path, "mapped", "the folder of the files" if len(names) > 1 else "the folder of the file")
         draft.mark(files, "mapped", "data")
-    elif files is not None and len(files.items) == 1 and isinstance(files.items[0].value, str):
-        draft.note(files, "every file of the dataset is read")
-        draft.warn(
-            files, "the spec reads all files of the dataset, not only this one", "`--data` names a local copy of it"
-        )
     elif files is not None and not files.empty:
-        draft.error(files, "a spec names one file or folder")
+        why = "axolotl reads only these files of the dataset; the spec reads all (`--data` names a local copy of them)"
+        draft.drop("data_files", why, files)
     shards = table.get("shards")
     if len(names) > 1 and shards is not None and not shards.off:
         draft.error(
