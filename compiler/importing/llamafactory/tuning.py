@@ -12,6 +12,7 @@ from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.llamafactory.keys import ADAPTER_OPTIONS, FROZEN, LORA, OFT, PISSA, TUNING_KEYS
 from xpc.compiler.importing.text.entries import Entries, Entry, integer, text, words
 from xpc.compiler.importing.trl import model as models
+from xpc.compiler.rules.numerics.precision import PACKED_NAME
 
 WORDS = ("lora", "oft", "freeze", "full")
 SECOND = {"r": "lora.rank", "lora_alpha": "lora.alpha", "lora_dropout": "lora.dropout"}
@@ -56,13 +57,21 @@ def tuning(draft: Draft, named: Entries) -> None:
 
 
 def _bits(draft: Draft, named: Entries, word: str) -> int | None:
-    """Import the keys about quantization. Returns the number of bits in `quantization_bit`, or None."""
+    """Import the keys about quantization. Returns the number of bits in `quantization_bit`, or None. LLaMA-Factory
+    ignores the key for weights that are quantized already.
+
+    Source: LLaMA-Factory 0.9.5, model/model_utils/quantization.py (`configure_quantization`).
+    """
     bit = named.get("quantization_bit")
     bits = None if bit is None or bit.empty else integer(bit)
     if bit is not None and bit.empty:
         draft.note(bit, "nothing is quantized")
     if bit is not None and bits is not None and (bits not in (4, 8) or word not in ("lora", "oft")):
         draft.error(bit, "a quantized base needs 4 or 8 bits, and lora or oft")
+    packed = PACKED_NAME.search(str(named["model_name_or_path"].value)) if "model_name_or_path" in named else None
+    if bits is not None and packed is not None and not packed[1].lower().startswith("bnb"):
+        draft.note(bit, f"the weights of this model are quantized already ({packed[1]})")
+        bits = None
     way = named.get("quantization_method")
     if way is not None and str(way.value).lower() in ("bnb", "bitsandbytes"):
         draft.note(way, "bitsandbytes, as a bundle quantizes")

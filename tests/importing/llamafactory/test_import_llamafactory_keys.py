@@ -174,3 +174,14 @@ def test_older_switch_for_flash_attention_becomes_a_setting(value: str, attentio
     assert found.draft.wrong is (attention == "")
     written = found.draft.settings.get("model.attn")
     assert attention == "" or (written.text if written else None) == attention
+
+
+@pytest.mark.parametrize(("model", "kind"), [
+    ("Qwen/Qwen2.5-7B-Instruct-AWQ", "lora"), ("Qwen/Qwen2.5-7B-Instruct-GPTQ-Int4", "lora"),
+    ("unsloth/Qwen2.5-7B-Instruct-bnb-4bit", "qlora"), ("Qwen/Qwen2.5-7B-Instruct", "qlora"),
+])  # fmt: skip
+def test_weights_that_are_quantized_already_get_no_second_quantization(model: str, kind: str) -> None:
+    found = imported(FACTORY.replace("Qwen/Qwen2.5-7B-Instruct", model) + "quantization_bit: 4\n", *HARDWARE)
+    assert not found.errors, found.errors
+    assert f"\n{kind} {{" in found.text
+    assert found.outcomes["quantization_bit"] == ("irrelevant" if kind == "lora" else "mapped")
