@@ -17,7 +17,7 @@ from xpc.compiler.files.workspace import MAX_DATA, read_file
 from xpc.compiler.importing import report, tables
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.emit import Unwritable, emit
-from xpc.compiler.importing.nearby import finder, place, reader, scripts_near
+from xpc.compiler.importing.nearby import files_near, finder, place, reader
 from xpc.compiler.importing.overrides import Overrides, machine
 from xpc.compiler.importing.source_file import TYPED, SourceFile, kind_of
 from xpc.compiler.importing.text.entries import MAX_SIZE, Unreadable
@@ -197,8 +197,9 @@ def overrides_of(options: argparse.Namespace, source: SourceFile) -> Overrides:
         stem, options.target, options.method, hardware, options.nodes, _reference(options.model),
         _reference(options.data), options.rewards, options.prompt, version, _sets(options), _pick(options),
         options.partial, place(source.folder, source.name), recorded,
-        lambda: scripts_near(source.folder),
-        lambda: scripts_near(source.folder, (".sh", ".bash", ".slurm", ".sbatch")), finder(source.folder),
+        lambda: files_near(source.folder),
+        lambda: files_near(source.folder, r"\.(sh|bash|slurm|sbatch)$"),
+        lambda: files_near(source.folder, r"^requirements.*\.txt$"), finder(source.folder),
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ up to the root of the git repository, then in the working directory.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
@@ -58,17 +59,17 @@ def reader(folder: str, typed: str = "") -> Callable[[str], bytes | None]:
     return read
 
 
-def scripts_near(folder: str, endings: tuple[str, ...] = (".py",)) -> Iterator[tuple[str, str]]:
-    """Yield the name and the text of each Python file near a source. `endings` selects other files than Python files.
-    The source's folder, the folders above it up to the root of the repository, and the subfolders PARTS of all of them
-    are searched.
+def files_near(folder: str, pattern: str = r"\.py$") -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of each Python file near a source, or of each file whose name matches `pattern`. The
+    function searches the source's folder, the folders above it up to the root of the repository, and the subfolders
+    PARTS of each of these folders.
     """
     count = 0
     for here in _upwards(os.path.abspath(folder)):
         for part in PARTS:
             location = os.path.join(here, part)
             try:
-                names = sorted(one for one in os.listdir(location) if one.endswith(endings))
+                names = sorted(one for one in os.listdir(location) if re.search(pattern, one))
             except OSError:
                 continue
             for name in names:

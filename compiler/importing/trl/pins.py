@@ -5,15 +5,18 @@ install trl==0.8.6`), or a file such as requirements.txt.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
+from xpc.compiler.importing.overrides import Overrides
 from xpc.compiler.importing.trl.versions import numbers
 
 FILES = (
     "uv.lock", "requirements.txt", "pyproject.toml", "environment.yml", "environment.yaml", "setup.py",
-    "requirements-train.txt", "requirements_train.txt", "requirements/train.txt", "requirements-gpu.txt",
+    "requirements/train.txt",
 )  # fmt: skip
-"""Files with a repository's requirements, those with exact versions before those with ranges."""
+"""Files that state which packages a repository needs. A file that states exact versions comes before a file that states
+ranges. Other files such as requirements-gpu.txt are searched last.
+"""
 OWN = b'name = "xpc"'
 """A line of xpc's own pyproject.toml, which is not read, because its requirements say nothing about an imported
 file.
@@ -29,14 +32,15 @@ COMMANDS = re.compile(r"^from trl\.commands(?:\.cli_utils)? import ", re.MULTILI
 BOUND = re.compile(r"(===?|~=|>=|<=|<|>|=)\s*v?(\d+)(?:\.(\d+))?([.\d]*)")
 
 
-def stated(text: str, file: str, read: Callable[[str], bytes | None]) -> tuple[frozenset[str], str]:
-    """Return the versions of TRL that a requirement allows, and its location. A requirement in the script precedes one
-    in a file near the script. Without a requirement, return all versions and "".
+def stated(text: str, file: str, overrides: Overrides) -> tuple[frozenset[str], str]:
+    """Return a pair: the versions of TRL that a requirement allows, and the place of this requirement. A requirement in
+    the script itself is preferred to one in a file near the script. If there is no requirement, the pair consists of
+    all versions and "".
     """
     older = COMMANDS.search(text)
     if older is not None:
         return _allowed("<0.13"), _location(file, text, older)
-    for name, content in _texts(text, file, read):
+    for name, content in _texts(text, file, overrides):
         for found in LOCKED.finditer(content):
             return _allowed(f"=={found[1]}"), _location(name, content, found)
         for found in REQUIREMENT.finditer(content):
@@ -50,12 +54,13 @@ def _location(name: str, content: str, found: re.Match[str]) -> str:
     return f"{name}:{content.count(chr(10), 0, found.start()) + 1}"
 
 
-def _texts(text: str, file: str, read: Callable[[str], bytes | None]) -> Iterator[tuple[str, str]]:
+def _texts(text: str, file: str, overrides: Overrides) -> Iterator[tuple[str, str]]:
     yield file, text
     for name in FILES:
-        data = read(name)
+        data = overrides.read(name)
         if data is not None and OWN not in data:
             yield name, data.decode("utf-8-sig", "replace")
+    yield from overrides.requirements()
 
 
 def _bounds(found: re.Match[str]) -> str:

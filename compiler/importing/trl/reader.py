@@ -92,7 +92,7 @@ def start(
     model = overrides.model or (text(entry) if entry is not None else None)
     fitting, pinned = (overrides.trl,) if overrides.trl else versions.possible(method, dating), ""
     if not overrides.trl:
-        allowed, pinned = pins.stated(source_text, file, overrides.read)
+        allowed, pinned = pins.stated(source_text, file, overrides)
         narrowed = tuple(one for one in fitting if one in allowed)
         fitting, pinned = (narrowed, pinned) if 0 < len(narrowed) < len(fitting) else (fitting, "")
         fitting = tuple(one for one in fitting if one in among) or fitting

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from import_support import imported
 
+from xpc.compiler.importing.overrides import Overrides
 from xpc.compiler.importing.trl import pins, versions
 
 SCRIPT = """
@@ -31,7 +32,7 @@ def test_a_requirement_limits_the_versions(stated: str, first: str, last: str) -
     def read(name: str) -> bytes | None:
         return f"torch\n{stated}\n".encode() if name == "requirements.txt" else None
 
-    allowed, location = pins.stated("", "train.py", read)
+    allowed, location = pins.stated("", "train.py", Overrides(read=read))
     found = [one for one in versions.numbers() if one in allowed]
     assert (found[0], found[-1]) == (first, last)
     assert location in ("", "requirements.txt:2")
@@ -46,10 +47,11 @@ def test_the_script_itself_states_the_version(line: str) -> None:
     assert not any("may be for several versions" in one for one in found.messages)
 
 
-def test_requirements_of_the_repository_pin_the_version(tmp_path: Path) -> None:
-    (tmp_path / "requirements.txt").write_text("torch\ntrl==0.22.1\n")
+@pytest.mark.parametrize("name", ["requirements.txt", "requirements-cu121.txt", "requirements_dpo.txt"])
+def test_requirements_of_the_repository_pin_the_version(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("torch\ntrl==0.22.1\n")
     found = imported(SCRIPT.format("", ""), name="train.py", root=str(tmp_path))
-    assert (found.draft.trl, found.draft.pinned) == ("0.22", "requirements.txt:2")
+    assert (found.draft.trl, found.draft.pinned) == ("0.22", f"{name}:2")
     assert found.outcomes["trl"] == "mapped"
 
 
