@@ -196,7 +196,7 @@ def _sharding(draft: Draft, named: Entries, overrides: Overrides, found: Machine
     listed = named.get("fsdp")
     mesh.mesh(draft, named, overrides, found, bool(inside or (listed is not None and not listed.off)))
     table = dict(named.items())
-    if "fsdp" not in table and config is not None and config.mapping:
+    if (listed is None or listed.off) and config is not None and config.mapping:
         table["fsdp"] = Entry("fsdp", "full_shard", config.file, config.line)
         draft.outcomes.setdefault((config.file, "fsdp"), _implied(config))
     trlyaml.shard(draft, table, overrides, found)

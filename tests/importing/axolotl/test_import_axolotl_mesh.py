@@ -70,3 +70,10 @@ def test_replicas_without_fsdp_are_those_of_ddp() -> None:
 
 def test_the_target_of_an_import_is_stated() -> None:
     assert "target trl-0.24" in imported(FILE, "--target", "trl-0.24").text
+
+
+@pytest.mark.parametrize("off", ["", "fsdp:\n", "fsdp: []\n", "fsdp: false\n"])
+def test_fsdp_config_turns_fsdp_on_without_fsdp(off: str) -> None:
+    """Source: axolotl 0.19.0, core/builders/base.py."""
+    found = imported(f"{FILE}{off}{FSDP}", *H100)
+    assert found.draft.settings["strategy"].text == "fsdp"
