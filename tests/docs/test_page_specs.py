@@ -34,7 +34,11 @@ FILES_OF_THEIR_OWN = ("README.md", "tutorial.md", "data.md", "raw-text.md", "coo
 """Pages whose specs read files that are shown on the same page. test_tutorial_pages.py tests these pages."""
 NO_SETTING = {
     "warmup = 0.03": "shown as refused, with its help",
+    "save { warmup = 3% }": "shown as a mistake",
+    "train M on chat": "shown as a mistake",
+    "data chats { ... }": "shown as a mistake",
     "lr=1e-06,schedule=cosine": "the name of a sweep's member",
+    "lr=1e-06,seed=2": "the name of a sweep's member",
     "train on for with extends x xpc": "the list of keywords",
     "data NAME { ... }": "a block without its contents",
     "micro = 2: 40.1 GiB, 21% faster; checkpointing goes off": "a line of a plan",
