@@ -71,7 +71,7 @@ def test_default_accelerator_config_is_accepted() -> None:
     assert not imported(HEAD + usual, *HARDWARE).draft.wrong
     assert not imported(HEAD + "accelerator_config: '{\"even_batches\": true}'\n", *HARDWARE).draft.wrong
     found = imported(HEAD + usual.replace("split_batches: false", "split_batches: true"), *HARDWARE)
-    assert any("how accelerate makes batches" in one for one in found.messages)
+    assert any("how accelerate forms batches" in one for one in found.messages)
 
 
 CHAT = (
@@ -149,7 +149,7 @@ def test_combinations_that_llamafactory_accepts_are_accepted() -> None:
 def test_rows_without_a_type_are_tokens_already(line: str) -> None:
     found = imported(AXOLOTL.replace("    type: alpaca\n", line), *HARDWARE)
     assert not found.draft.wrong
-    (warned,) = [one for one in found.draft.messages if "tokens already" in one.text]
+    (warned,) = [one for one in found.draft.messages if "tokenized rows" in one.text]
     assert "`--data`" in warned.help
     (source,) = found.payload["data"]["sources"]
     assert (source["shape"], source["tokens"]) == ("tokens", "labels")
@@ -164,7 +164,7 @@ def test_rows_without_a_type_are_tokens_already(line: str) -> None:
 )
 def test_missing_adapter_is_reported_immediately(text: str) -> None:
     found = imported(text, *HARDWARE)
-    assert any("`saves/first` is missing" in one for one in found.messages)
+    assert any("`saves/first` does not exist" in one for one in found.messages)
     assert [one.split()[0] for one in found.errors] == ["XP930"]
 
 
@@ -180,7 +180,7 @@ def test_reference_loading_is_irrelevant_without_a_reference() -> None:
     [
         ("mllm_demo", "a column of images"),
         ("glaive_toolcall_en_demo", "a column of tools"),
-        ("dpo_zh_demo", "is ranking data"),
+        ("dpo_zh_demo", "has preference pairs"),
     ],
 )
 def test_llamafactorys_own_sets_are_known_by_its_list(name: str, output: str) -> None:

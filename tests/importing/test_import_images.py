@@ -83,7 +83,7 @@ def test_rows_with_images_are_imported(
         (TALK, "media_dir: pictures\n", "sft", "relative to the file with the rows"),
         (TALK, "image_min_pixels: 100352\n", "sft", "the processor enlarges every image below 3,136 pixels"),
         (TALK, "freeze_language_model: true\n", "sft", "trains the language model"),
-        (TALK, "", "pt", "a spec trains it by sft and dpo"),
+        (TALK, "", "pt", "a spec trains them by sft or dpo"),
         (
             {**TALK, "columns": {"messages": "conversations", "videos": "v"}},
             "",

@@ -26,7 +26,7 @@ optimizer: adamw_torch
 def test_last_value_of_a_repeated_key_counts() -> None:
     found = imported(AXOLOTL + "learning_rate: 2e-5\nseed: 7\nseed: 7\n", *HARDWARE)
     assert found.arguments["learning_rate"] == 2e-5
-    output = [one for one in found.messages if "has it as well, with another value" in one]
+    output = [one for one in found.messages if "has the key, too, with another value" in one]
     assert len(output) == 1
     assert "`learning_rate`" in output[0]
     assert "line 7" in output[0]
@@ -221,7 +221,7 @@ def test_pretraining_reports_how_texts_are_packed() -> None:
     text = FACTORY.replace("stage: sft", "stage: pt").replace("template: qwen\n", "template: llama3\n")
     for model, apart in (
         ("Qwen/Qwen3.5-4B", "does not pack and truncates each text"),
-        ("Qwen/Qwen2.5-7B", "keeps them apart"),
+        ("Qwen/Qwen2.5-7B", "that do not attend to each other"),
     ):
         found = imported(text.replace("Qwen/Qwen2.5-7B-Instruct", model), *HARDWARE)
         assert not found.errors
@@ -249,7 +249,7 @@ def test_pretraining_with_flash_attention_cuts_one_stream_of_texts() -> None:
 def test_segments_with_labels_are_refused_with_the_way_out() -> None:
     found = imported(AXOLOTL.replace("type: alpaca", "type: input_output"), *HARDWARE)
     (output,) = [one for one in found.draft.messages if one.severity == "error"]
-    assert "each learned or not by its `label`" in output.text
+    assert "`label` says whether it is trained on" in output.text
     assert "`completion`" in output.help
 
 

@@ -199,8 +199,8 @@ def _report_argument(draft: Draft, line: Line, key: str, one: Entry, used: set[s
 
 
 def of_method(draft: Draft, declared: Entries, entries: Entries) -> dict[str, Entry]:
-    """The entries without those defaults of the script's own classes (`declared`) that set another method: an sft
-    script uses its `temperature` in its own code.
+    """The entries without those defaults of the script's own classes (`declared`) that are settings of other methods:
+    an sft script uses its `temperature` in its own code.
     """
     others = {key for key, one in declared.items() if entries.get(key) is one and (row := simple(key)) is not None
               and row.methods and draft.method not in row.methods}  # fmt: skip

@@ -133,13 +133,13 @@ def streamed(draft: Draft, packs: bool) -> None:
         draft.differs(
             "packing",
             "LLaMA-Factory drops the incomplete sequence at the end of each thousand texts, and replaces the first "
-            "token of each sequence by the tokenizer's first token; the spec keeps a shorter sequence, and has that "
+            "token of each sequence by the tokenizer's bos token; the spec keeps a shorter sequence, and has this "
             "token before each text",
         )
         return
     draft.differs(
         "tokenizer",
-        "LLaMA-Factory writes no first token (such as <s>) before a text; the spec does if the tokenizer has one",
+        "LLaMA-Factory writes no bos token (such as <s>) before a text; the spec does if the tokenizer has one",
     )
     # drop the difference in packing that `families.nearest` may have reported: pretraining packs texts as one stream
     dropped = draft.differences.pop("sample_packing", None)
@@ -257,8 +257,8 @@ def _holdout(draft: Draft, named: Entries, overrides: Overrides, base: str, stag
 
 
 def _information(overrides: Overrides, folder: str) -> Mapping[str, About]:
-    """The entries of the `dataset_info.json` in `folder`. For the folder `data`, LLaMA-Factory's own entries, which are
-    in a folder of this name, are included.
+    """The entries of the `dataset_info.json` in `folder`. The folder `data` also has LLaMA-Factory's own entries,
+    because its repository keeps them in `data`.
     """
     data = overrides.read(f"{folder}/dataset_info.json")
     own = read_table(__file__, "dataset_info.toml") if folder.rstrip("/").rpartition("/")[2] == "data" else {}

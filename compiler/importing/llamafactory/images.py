@@ -52,8 +52,8 @@ def keys(draft: Draft, named: Entries, stage: str, overrides: Overrides) -> None
                 draft.error(entry, "of the models that read images, xpc imports only Qwen2.5-VL", "leave it out")
         return
     if stage not in ("sft", "dpo"):
-        draft.error(named.get("stage") or next(iter(named.values())), f"`stage: {stage}` of a model that reads images "
-                    "is not imported: a spec trains it by sft and dpo", "write the spec by hand")  # fmt: skip
+        draft.error(named.get("stage") or next(iter(named.values())), f"xpc does not import `stage: {stage}` of models "
+                    "that read images: a spec trains them by sft or dpo", "write the spec by hand")  # fmt: skip
     for key in FROZEN:
         if key in named and boolean(named[key]) is False:
             draft.error(named[key], "a bundle never trains the vision tower and its projection", f"write `{key}: true`")

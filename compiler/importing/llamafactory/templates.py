@@ -164,7 +164,7 @@ def _report_last_answer(draft: Draft, only: Entry, last: bool, word: str, body: 
     if not last:
         draft.note(only, "it is off" if only.off else "the rows have no separate answers")
     elif body is None:
-        why = f"a loss on the last answer only needs a chat template that xpc can write, and xpc cannot write `{word}`"
+        why = f"a loss only on the last answer needs a chat template that xpc can write, and xpc cannot write `{word}`"
         draft.error(only, why, "name a template that xpc can write, such as qwen")
     else:
         draft.mark(only, "mapped", "model.chat_template", "the template marks only the last answer")

@@ -183,7 +183,7 @@ DTYPE = re.compile(r"torch\.b?float\d*|torch\.half|torch\.double")
 
 
 def _training_starts(trainer: Object, machine: Machine) -> int:
-    """The number of calls before the script trains."""
+    """The number of recorded calls before the training."""
     starts = (n for n, one in enumerate(machine.calls) if one.last == "train" and _is_at(one.receiver, trainer))
     return next(starts, len(machine.calls))
 

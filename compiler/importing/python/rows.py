@@ -155,12 +155,12 @@ def prompt_of(value: object) -> Prompt | None:
 
 
 FIRST = ("<bos>", "<s>", "<|begin_of_text|>", "<|startoftext|>")
-"""First tokens of chat templates, which a script removes if its trainer adds them again."""
+"""Bos tokens that chat templates write, and that a script removes if its trainer adds them again."""
 
 
 def rendered(value: object) -> Object | None:
-    """The call of `apply_chat_template` that returned a string, also if the script removes the first token from it, as
-    by `text.removeprefix("<bos>")` or `text.replace(tokenizer.bos_token, "")`. None for any other value.
+    """The call of `apply_chat_template` that returned a string, also if the script removes the bos token from it, as by
+    `text.removeprefix("<bos>")` or `text.replace(tokenizer.bos_token, "")`. None for any other value.
     """
     if isinstance(value, Object) and value.last in ("removeprefix", "replace") and value.positional:
         token, *new = (one.value for one in value.positional)

@@ -191,7 +191,7 @@ def _ignored(shape: Shape, key: str, value: object) -> None:
 
 def _twice(shape: Shape, key: str, value: object) -> None:
     """Report that special tokens may occur twice: the chat template writes them, and the trainer's tokenizer adds them
-    again. Unsloth removes a repeated first token.
+    again. Unsloth removes a repeated bos token.
     """
     call = rendered(value)
     tokenizer = call.receiver if call is not None else None
@@ -201,7 +201,7 @@ def _twice(shape: Shape, key: str, value: object) -> None:
     shape.draft.differs(
         key,
         "the script renders the conversation and tokenizes the text: the tokenizers of Llama, Mistral and Gemma then "
-        f"repeat the template's first token{last}; the spec has each special token once",
+        f"repeat the template's bos token{last}; the spec has each special token once",
         shape.entry(key),
     )
 
@@ -266,7 +266,7 @@ def _joined(shape: Shape) -> None:
     shape.draft.differs(
         "prompt",
         "the script tokenizes the question and the answer separately; the spec tokenizes the joined text, with the "
-        "tokenizer's first token if it has one",
+        "tokenizer's bos token if it has one",
         shape.entry("prompt"),
     )
     end = ENDS.get(shape.data.end)

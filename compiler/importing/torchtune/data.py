@@ -198,7 +198,7 @@ def _reference(draft: Draft, rows: Rows, inside: Entries, made: Entry) -> None:
         draft.error(made, "the component needs a `source`")
         return
     if location is not None and text(location) in ("json", "csv", "parquet", "text") and files is not None:
-        draft.mark(location, "mapped", "the file name tells the format")
+        draft.mark(location, "mapped", "the ending of the file name states the format")
         if len(files.items) != 1:
             draft.error(files, "a spec names one file or folder")
             return

@@ -138,8 +138,8 @@ def native_defaults(draft: Draft, native: Stack) -> None:
 
 
 def _method(draft: Draft, native: Stack, stated: dict[str, Json], why: str) -> None:
-    """Write the file's TRL version's default to the spec for each method setting whose default differs in the target
-    stack.
+    """For each method setting whose default differs between the file's version of TRL and the target stack, write the
+    default of the file's version to the spec.
     """
     here = draft.stack.base_arguments(draft.stack.config(draft.method))
     for row in TABLE:
@@ -160,8 +160,8 @@ def _method(draft: Draft, native: Stack, stated: dict[str, Json], why: str) -> N
 
 
 def _others(draft: Draft, native: Stack, stated: dict[str, Json], why: str) -> None:
-    """Write the file's TRL version's default to `extra` for each argument without a setting whose default differs in
-    the target stack.
+    """For each argument without a setting whose default differs between the file's version of TRL and the target stack,
+    write the default of the file's version to `extra`.
     """
     here = draft.stack.base_arguments(draft.stack.config(draft.method))
     known = native.fields(native.config(draft.method))

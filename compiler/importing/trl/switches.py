@@ -175,8 +175,8 @@ ACCELERATOR: Mapping[str, tuple[object, ...]] = {
     "use_seedable_sampler": (True,), "gradient_accumulation_kwargs": (None,), "use_configured_state": (None, False),
     "non_blocking": (None, False, True),
 }  # fmt: skip
-"""Maps each key of `accelerator_config` to its irrelevant values: accelerate's default, which every bundle uses, and
-for `non_blocking`, which only affects how batches are copied to the GPU, all values. Source: transformers'
+"""Maps each key of `accelerator_config` to its irrelevant values: accelerate's default, which every bundle uses; for
+`non_blocking`, which only affects how batches are copied to the GPU, all values. Source: transformers'
 AcceleratorConfig.
 """
 

@@ -185,7 +185,7 @@ def test_files_of_another_machine_are_read_in_the_repository(tmp_path: Path) -> 
 def test_adapter_that_the_script_may_continue(tmp_path: Path) -> None:
     script = SCRIPT.replace('    unused: str = field(default="")', '    resume_adapter: str = ""')
     found = launched(tmp_path, "python train.py --output_dir out --resume_adapter out/sft\n", script)
-    assert any("starts a new one" in one for one in found.messages)
+    assert any("trains a new adapter" in one for one in found.messages)
 
 
 CHANGED = (

@@ -192,7 +192,7 @@ def test_a_rendered_conversation_whose_question_is_masked() -> None:
     assert "columns = [question, answer]" in found.text
     assert 'system = "Be brief."' in found.text
     assert "\n  chat\n" in found.text
-    assert "repeat the template's first token" in found.draft.differences["prompt"]
+    assert "repeat the template's bos token" in found.draft.differences["prompt"]
     other = TURNS.replace("turns[:-1]", "turns[:-2]")
     assert script(LOADED, ROW, other).draft.wrong
 

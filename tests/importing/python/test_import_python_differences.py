@@ -112,9 +112,9 @@ SFTTrainer(model=model, args=SFTConfig("out", max_length=64), train_dataset=data
 
 
 @pytest.mark.parametrize(("keywords", "more", "why"), [
-    (", is_trainable=True", "", "the adapter is not here"),
-    ("", "", "loads an adapter frozen"),
-    (", is_trainable=True", ", peft_config=LoraConfig(r=4)", "trains another one"),
+    (", is_trainable=True", "", "the adapter's folder does not exist"),
+    ("", "", "PEFT freezes the loaded adapter"),
+    (", is_trainable=True", ", peft_config=LoraConfig(r=4)", "an adapter and trains another"),
 ])  # fmt: skip
 def test_continued_adapter_is_imported_if_it_is_trained(keywords: str, more: str, why: str) -> None:
     found = imported(HEAD + CONTINUED.format(keywords, more), name="train.py")
@@ -147,7 +147,7 @@ def test_tracker_that_a_script_starts(body: str, arguments: str, lines: list[str
 
 
 def test_report_to_none_is_reported() -> None:
-    assert warned(script("", arguments=", report_to=None"), "every tracker that is installed")
+    assert warned(script("", arguments=", report_to=None"), "every installed tracker")
 
 
 def test_reward_functions_of_rendered_prompts_get_texts() -> None:
@@ -286,8 +286,8 @@ def test_rows_that_a_script_writes_out() -> None:
 
 
 @pytest.mark.parametrize(("body", "why"), [
-    ("data = concatenate_datasets([data.filter(len), load_dataset('org/more', split='train')])", "keeps"),
-    ("data = concatenate_datasets([data, load_dataset('org/more', split='train')]).select(range(9))", "together"),
+    ("data = concatenate_datasets([data.filter(len), load_dataset('org/more', split='train')])", "rows by a function"),
+    ("data = concatenate_datasets([data, load_dataset('org/more', split='train')]).select(range(9))", "joined datasets"),
 ])  # fmt: skip
 def test_steps_of_several_data_sets(body: str, why: str) -> None:
     found = script("from datasets import concatenate_datasets\n" + body, arguments=", max_length=64")
@@ -332,8 +332,8 @@ def test_a_collator_with_methods_of_the_script_is_an_error():
 
 @pytest.mark.parametrize(("body", "more", "words"), [
     ("schedule = torch.optim.lr_scheduler.ExponentialLR(None, gamma=0.9)", ", optimizers=(None, schedule)",
-     "makes its own optimizer"),
-    ("from other import own", ", optimizers=(own(), None)", "makes its own optimizer"),
+     "creates its own optimizer"),
+    ("from other import own", ", optimizers=(own(), None)", "creates its own optimizer"),
     ("def loss(*given):\n    return 0", ", compute_loss_func=loss", "its own loss"),
     ("from other import loss", ", compute_loss_func=loss", "its own loss"),
     ("from peft import LoraConfig\nfrom other import kind",

@@ -107,7 +107,7 @@ def test_a_required_argument_has_the_value_of_a_usage_line(tmp_path: Path, name:
     found = script(tmp_path, ARGUMENTS, "64", ROWS, "a.model")
     assert found.draft.model == "Qwen/Qwen2.5-0.5B"
     (decision,) = decisions(found)
-    assert "usage line" in decision
+    assert "this documented command" in decision
 
 
 def test_a_usage_line_of_the_scripts_own_text_names_the_model(tmp_path: Path) -> None:

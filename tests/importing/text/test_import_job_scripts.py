@@ -190,7 +190,9 @@ def test_a_script_that_is_not_read_is_reported_and_its_own_trainer_is_an_error(t
     later = script.replace("from own.trainers import SFTTrainer", "from elsewhere import run")
     (tmp_path / "sft.py").write_text(later.replace("SFTTrainer(model", "run(lambda: SFTTrainer(model")[:-1] + ")\n")
     found = imported(run, name="run.sh", root=str(tmp_path))
-    assert any(one.startswith("warning") and "`sft.py` cannot be read" in one for one in found.messages), found.messages
+    assert any(one.startswith("warning") and "`sft.py` cannot be imported" in one for one in found.messages), (
+        found.messages
+    )
 
 
 def test_orpo_as_a_stage_of_an_older_llamafactory_is_read(tmp_path: Path) -> None:

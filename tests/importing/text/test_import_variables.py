@@ -268,7 +268,7 @@ def test_all_commands_are_written(tmp_path, monkeypatch, capsys) -> None:
 def test_later_value_of_an_argument_counts() -> None:
     found = script(f"{RUN} --learning_rate 1e-6 --learning_rate 2e-6\n")
     assert found.arguments["learning_rate"] == 2e-6
-    assert any("given twice" in one for one in found.messages)
+    assert any("it occurs twice" in one for one in found.messages)
 
 
 def test_configuration_file_may_be_a_positional_argument(tmp_path) -> None:

@@ -13,8 +13,8 @@ PARAMETERS = ("parameters", "named_parameters", "modules", "named_modules", "chi
 
 def change_parameters(machine: Machine, node: ast.AST, value: object, call: ast.AST | None = None) -> None:
     """Record a loop over `value` if it changes the parameters or modules of a model. The loop (`node`) may be a
-    comprehension, or count (`range(len(model.layers))`). For `map`, `call` is the call, and `node` the applied
-    function.
+    comprehension, or a loop over indices (`range(len(model.layers))`). For `map`, `call` is the call, and `node` the
+    applied function.
     """
     if isinstance(value, Object) and value.path == "range" and value.positional:
         value = value.positional[-1].value
