@@ -287,7 +287,7 @@ def test_rows_that_a_script_writes_out() -> None:
 
 @pytest.mark.parametrize(("body", "why"), [
     ("data = concatenate_datasets([data.filter(len), load_dataset('org/more', split='train')])", "rows by a function"),
-    ("data = concatenate_datasets([data, load_dataset('org/more', split='train')]).select(range(9))", "joined datasets"),
+    ("data = concatenate_datasets([data, load_dataset('org/more', split='train')]).select(range(9))", "several joined"),
 ])  # fmt: skip
 def test_steps_of_several_data_sets(body: str, why: str) -> None:
     found = script("from datasets import concatenate_datasets\n" + body, arguments=", max_length=64")
