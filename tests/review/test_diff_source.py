@@ -43,7 +43,7 @@ def test_each_line_is_next_to_its_setting(spec, capsys) -> None:
     rows = {line.partition("  ")[0]: line.rpartition("  ")[2] for line in out.splitlines()}
     assert rows["3: learning_rate: 1.0e-5"] == "optimizer.lr = 1e-5"
     assert rows["4: log_level: info".replace("info", '"info"')].startswith("irrelevant")
-    assert "error: the tool knows no such key" in rows['8: reward_type: "exact"']
+    assert "error: the imported tool has no such key" in rows['8: reward_type: "exact"']
     assert "! strategy = zero3 (import: ddp)" in out
 
 

@@ -94,8 +94,8 @@ which may be in a group, and optionally a repeated character class such as `.*` 
 
 
 def replaced(command: str, text: str, extended: bool = False) -> str | None:
-    """Apply sed's command `s/PATTERN/NEW/g` or `/PATTERN/d` (delete lines) to a text. None for any other command, or if
-    the regular expression `OLD` does not match the PATTERN. `extended` is the option -E.
+    """Apply sed's command `s/PATTERN/NEW/g` or `/PATTERN/d` (delete lines) to a text. None for any other command, or
+    for a PATTERN that the import does not understand (`OLD`). `extended` is the option -E.
     """
     deletes = command.startswith("/") and command.endswith("/d") and len(command) > 3
     mark = "/" if deletes else command[1:2]

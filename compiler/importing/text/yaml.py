@@ -45,7 +45,7 @@ def read(text: str, file: str) -> dict[str, Entry]:
     except yaml.YAMLError as error:
         raise Unreadable(f"it is not YAML: {str(error).splitlines()[0]}") from error
     except RecursionError as error:
-        raise Unreadable(f"it is nested more than {MAX_DEPTH} deep") from error
+        raise Unreadable(f"it is nested more than {MAX_DEPTH} levels deep") from error
     if len(documents) != 1:
         raise Unreadable("it is empty" if not documents else f"it has {len(documents)} documents instead of one")
     root = documents[0]
@@ -67,7 +67,7 @@ class _Builder:
         here = node.start_mark.line + 1
         self.count += 1
         if depth > MAX_DEPTH:
-            raise Unreadable(f"it is nested more than {MAX_DEPTH} deep", here)
+            raise Unreadable(f"it is nested more than {MAX_DEPTH} levels deep", here)
         if self.count > MAX_NODES:
             raise Unreadable(f"its aliases expand to more than {MAX_NODES} values", here)
         at = line or here

@@ -132,7 +132,7 @@ def model(draft: Draft, named: Entries) -> None:
         if one is not None and (one.empty or (entry is not None and one.value == entry.value)):
             draft.note(one, "the model's own")
         elif one is not None:
-            draft.error(one, "the tokenizer is the model's own", "save the tokenizer with the model")
+            draft.error(one, "a spec uses the model's own tokenizer", "save the tokenizer with the model")
 
 
 def _template(draft: Draft, entry: Entry | None) -> None:
