@@ -9,6 +9,7 @@ from xpc.compiler.importing.draft import NULL, Draft
 from xpc.compiler.importing.outcomes import MAPPED, KeyOutcome
 from xpc.compiler.importing.text.entries import Entries, Entry, boolean, number, text, words
 from xpc.compiler.importing.text.values import ATTENTION, DTYPES, OTHER_TRACKERS, TRACKERS
+from xpc.compiler.importing.trl import versions
 from xpc.compiler.language import extras
 from xpc.compiler.language.kinds import EPOCH, NEVER, Amount
 from xpc.compiler.language.methods import METHODS
@@ -65,14 +66,14 @@ def intervals(draft: Draft, named: Entries) -> None:
     elif saving is not None or saved is not None:
         every(saving, saved, Amount("count", 500), draft, "save.every")
     logging, logged = named.get("logging_strategy"), named.get("logging_steps")
+    own = versions.default(draft.method, "logging_steps", draft.trl) if draft.trl and not draft.transformers else None
+    usual = Amount("count", own if isinstance(own, int) else 500)
     if logging is not None or logged is not None:
-        every(logging, logged, Amount("count", 500), draft, "track.every")
-    entry, steps = named.get("eval_strategy"), named.get("eval_steps")
+        every(logging, logged, usual, draft, "track.every")
     evaluates = named.get("do_eval")
-    if entry is not None and not entry.empty:
+    if often is not None and not often.empty:
         shared = _amount(logged) if logged is not None and not logged.empty else None
-        usual = shared or Amount("count", 500)  # if `eval_steps` is missing, transformers uses `logging_steps`
-        every(entry, steps, usual, draft, "eval.every")
+        every(often, steps, shared or usual, draft, "eval.every")  # without `eval_steps`, `logging_steps` counts
     elif steps is not None:
         draft.note(steps, "nothing is evaluated: `eval_strategy` is not set")
     if evaluates is not None:

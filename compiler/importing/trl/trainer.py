@@ -129,8 +129,8 @@ def _precision(draft: Draft, named: Entries) -> None:
         return
     for name, entry in present.items():
         if entry.empty or boolean(entry) is False:
-            if not on and not entry.empty and (name == "bf16" or "bf16" not in present or present["bf16"].empty):
-                draft.put("precision", "fp32", entry, f"{name} is off, and no other precision is on")
+            if not on and not entry.empty and name == "bf16":  # without `bf16`, TRL's default decides
+                draft.put("precision", "fp32", entry, "bf16 is off, and no other precision is on")
             else:
                 draft.note(entry, "it is off")
         elif boolean(entry) is None:

@@ -97,3 +97,19 @@ def test_unknown_level_of_importance_sampling_is_refused(value: str, wrong: bool
     found = imported(HEAD + REWARDS + f"importance_sampling_level: {value}\n", "--method", "grpo")
     assert found.draft.wrong is wrong
     assert wrong or found.arguments["importance_sampling_level"] == value
+
+
+@pytest.mark.parametrize(("version", "more", "expected"), [
+    ("1.16", "eval_strategy: steps\n", {"eval_steps": 10, "logging_steps": 10}),
+    ("1.16", "eval_strategy: steps\nlogging_steps: 25\n", {"eval_steps": 25, "logging_steps": 25}),
+    ("1.16", "logging_strategy: steps\n", {"logging_steps": 10}),
+    ("0.18", "eval_strategy: steps\nlogging_strategy: steps\n", {"eval_steps": 500, "logging_steps": 500}),
+    ("1.16", "fp16: false\n", {"bf16": True}),
+    ("1.16", "fp16: false\nbf16: false\n", {"bf16": False}),
+    ("0.18", "fp16: false\n", {"bf16": False}),
+])  # fmt: skip
+def test_keys_without_a_number_or_with_false_leave_the_default_of_the_version(
+    version: str, more: str, expected: dict[str, Any]
+) -> None:
+    found = imported(HEAD + more, "--trl", version, "--method", "sft", "--hardware", "2 x h100-80gb")
+    assert {key: found.arguments[key] for key in expected} == expected
