@@ -52,6 +52,10 @@ def _amount(entry: Entry) -> Amount | None:
     return Amount("count", int(value)) if value == int(value) else None
 
 
+def _default(draft: Draft, name: str) -> object:
+    return versions.default(draft.method, name, draft.trl) if draft.trl and not draft.transformers else None
+
+
 def intervals(draft: Draft, named: Entries) -> None:
     """Set how often the run saves, logs and evaluates."""
     saving, saved = named.get("save_strategy"), named.get("save_steps")
@@ -66,8 +70,7 @@ def intervals(draft: Draft, named: Entries) -> None:
     elif saving is not None or saved is not None:
         every(saving, saved, Amount("count", 500), draft, "save.every")
     logging, logged = named.get("logging_strategy"), named.get("logging_steps")
-    own = versions.default(draft.method, "logging_steps", draft.trl) if draft.trl and not draft.transformers else None
-    usual = Amount("count", own if isinstance(own, int) else 500)
+    usual = Amount("count", int(str(_default(draft, "logging_steps") or 500)))
     if logging is not None or logged is not None:
         every(logging, logged, usual, draft, "track.every")
     evaluates = named.get("do_eval")
@@ -117,12 +120,8 @@ def trackers(draft: Draft, named: Entries) -> None:
     elif set(names) <= {*TRACKERS, *OTHER_TRACKERS}:
         known = tuple(one for one in names if one in TRACKERS)
         draft.put("track", known or ("none",), entry)
-        draft.differs(
-            "report_to",
-            f"the source reports to {', '.join(names)}, and xpc supports the trackers {', '.join(TRACKERS)}: the "
-            "metrics file of a run has all its metrics anyway",
-            entry,
-        )
+        why = f"the source reports to {', '.join(names)}, and xpc supports the trackers {', '.join(TRACKERS)}: the "
+        draft.differs("report_to", f"{why}metrics file of a run has all its metrics anyway", entry)
     else:
         draft.error(entry, "xpc supports the trackers " + ", ".join(TRACKERS), "name one of them, or `none`")
 
@@ -153,7 +152,8 @@ def checkpointing(draft: Draft, named: Entries) -> None:
     """Set activation checkpointing from `gradient_checkpointing` and `gradient_checkpointing_kwargs`."""
     entry, kwargs = named.get("activation_checkpointing"), named.get("activation_checkpointing_kwargs")
     draft.setting("memory.checkpointing", entry)
-    off = draft.has("memory.checkpointing") and draft.settings["memory.checkpointing"].text == "false"
+    stated = draft.settings.get("memory.checkpointing")
+    off = stated.text == "false" if stated else bool(draft.trl) and not _default(draft, "gradient_checkpointing")
     if kwargs is None:
         return
     inside = kwargs.mapping.get("use_reentrant")
@@ -161,9 +161,8 @@ def checkpointing(draft: Draft, named: Entries) -> None:
         if name != "use_reentrant":
             draft.error(one, "a spec can set only `use_reentrant` of these arguments")
     if kwargs.empty or off:
-        draft.note(kwargs, "it is off" if off else NULL)
-        if inside is not None and off:
-            draft.note(inside, "checkpointing is off")
+        for one in (kwargs, inside):
+            draft.note(one, "checkpointing is off" if off else NULL)
     elif inside is not None:
         draft.setting("memory.checkpointing.reentrant", inside)
         draft.default("memory.checkpointing", True, "it has settings")
@@ -215,24 +214,18 @@ def packing(draft: Draft, named: Entries) -> None:
         if not on:
             draft.note(strategy, "nothing is packed")
         elif name not in BY_PATH["batch.packing.strategy"].choices:
-            draft.error(
-                strategy,
-                "no version of TRL that xpc supports has this packing strategy",
-                "write `bfd`, `bfd_split` or `wrapped`",
-            )
+            why = "no version of TRL that xpc supports has this packing strategy"
+            draft.error(strategy, why, "write `bfd`, `bfd_split` or `wrapped`")
         elif name == "ffd" and name not in draft.stack.packing:
             draft.put("batch.packing.strategy", "bfd", strategy, "no version of TRL packs by `ffd`; bfd is the default")
-            draft.warn(
-                strategy,
-                "no version of TRL packs by `ffd` (its trainer fails): the spec has bfd, the default",
-            )
+            why = "no version of TRL packs by `ffd` (its trainer fails): the spec has bfd, the default"
+            draft.warn(strategy, why)
         else:
             draft.put("batch.packing.strategy", name, strategy)
-    if again is not None and not again.empty:
-        if on:
-            draft.setting("batch.packing.eval", again)
-        else:
-            draft.note(again, "nothing is packed")
+    if on:
+        draft.setting("batch.packing.eval", again)
+    else:
+        draft.note(again, "nothing is packed")
 
 
 def switches(draft: Draft, named: Entries) -> None:
@@ -256,18 +249,16 @@ def switches(draft: Draft, named: Entries) -> None:
         draft.setting("data.shuffle", order)
     elif order is not None:
         draft.note(order, "`data.shuffle` shuffles the rows before training")
-    grouped = named.get("group_by_length")
-    if grouped is not None:
-        _grouped(draft, grouped)
+    if "group_by_length" in named:
+        _grouped(draft, named["group_by_length"])
     older, attention = draft.on(named.get("use_flash_attention_2")), named.get("attn_implementation")
     if older is not None and attention is not None and not attention.empty:
         draft.note(older, "`attn_implementation` decides")
     elif older is not None:  # `use_flash_attention_2` is a key of older files of the alignment handbook
         draft.put("model.attn", "flash2", older)
-    for name in ("attn_implementation", "dtype"):
-        entry = named.get(name)
+    for entry, read in ((attention, _attention), (named.get("dtype"), _dtype)):
         if entry is not None:
-            (_attention if name == "attn_implementation" else _dtype)(draft, entry)
+            read(draft, entry)
 
 
 def _resume(draft: Draft, entry: Entry) -> None:
@@ -278,12 +269,8 @@ def _resume(draft: Draft, entry: Entry) -> None:
     elif entry.empty or boolean(entry) is False:
         draft.note(entry, "no checkpoint is named; a bundle resumes from its own checkpoints")
     else:
-        draft.drop(
-            "resume_from_checkpoint",
-            "the source resumes from this checkpoint; a run of the spec starts over, unless its own folder "
-            "has a checkpoint",
-            entry,
-        )
+        why = "the source resumes from this checkpoint; a run of the spec starts over, unless its own folder "
+        draft.drop("resume_from_checkpoint", f"{why}has a checkpoint", entry)
 
 
 def _grouped(draft: Draft, entry: Entry) -> None:
@@ -302,7 +289,8 @@ def _attention(draft: Draft, entry: Entry) -> None:
     if entry.empty:
         draft.note(entry, NULL)
     elif name is None:
-        draft.error(entry, "xpc has no such attention", "write flash_attention_2, sdpa, eager or flex_attention")
+        known = "write flash_attention_2, sdpa, eager or flex_attention"
+        draft.error(entry, "xpc has no such attention", known)
     else:
         kernel = "" if "/" not in str(entry.value) else "a kernel of the hub is another build of the same algorithm"
         draft.put("model.attn", name, entry, kernel)

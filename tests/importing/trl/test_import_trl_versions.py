@@ -107,6 +107,8 @@ def test_unknown_level_of_importance_sampling_is_refused(value: str, wrong: bool
     ("1.16", "fp16: false\n", {"bf16": True}),
     ("1.16", "fp16: false\nbf16: false\n", {"bf16": False}),
     ("0.18", "fp16: false\n", {"bf16": False}),
+    ("0.18", "gradient_checkpointing_kwargs: {use_reentrant: false}\n", {"gradient_checkpointing": False}),
+    ("0.24", "gradient_checkpointing_kwargs: {use_reentrant: false}\n", {"gradient_checkpointing": True}),
 ])  # fmt: skip
 def test_keys_without_a_number_or_with_false_leave_the_default_of_the_version(
     version: str, more: str, expected: dict[str, Any]
