@@ -121,7 +121,8 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Record the seconds of each file that the slow tier has run."""
     config = session.config
-    if config.getoption("dist") == "loadfile" and not hasattr(config, "workerinput"):
+    kept = hasattr(config, "cache") and not hasattr(config, "workerinput")
+    if config.getoption("dist") == "loadfile" and kept:
         config.cache.set(SECONDS, {**recorded(config), **_seconds})
 
 
