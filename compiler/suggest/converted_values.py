@@ -234,10 +234,10 @@ def _betas(name: str, node: Value, text: str) -> str | None:
     """Both betas of Adam as a list, if the user wrote only one of them: `adam_beta2 = 0.95` becomes `[0.9, 0.95]`."""
     if isinstance(node, List):
         return None
-    number = re.search(r"b(?:eta)?_?s?_?([12])", name.lower())
+    number = re.search(r"b(?:eta)?_?s?_?([12]|one|two)", name.lower())
     if number is None or not NUMBER.fullmatch(text) or not 0 <= float(text) < 1:
         return None
-    return f"[{text}, 0.999]" if number[1] == "1" else f"[0.9, {text}]"
+    return f"[{text}, 0.999]" if number[1] in ("1", "one") else f"[0.9, {text}]"
 
 
 def _quoted(text: str) -> str | None:

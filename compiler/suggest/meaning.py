@@ -115,6 +115,9 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
                 # of its names
                 continue
             like = 1.0 if typed == one.letters else 0.99 * word_likeness(own, one.words)
+            part = len(own) == 1 and not (one.own or one.argument) and sum(map(weight, one.words)) >= 2
+            if like < SAME and part:
+                like = 0.0  # `skip` is only a part of another tool's name, such as `skip_truncated`
             like = max(like, SAME * _is_the_same(way, one))
             if like < SAME and not exact:
                 typo = letter_likeness(typed, one.letters)
@@ -337,6 +340,12 @@ def _other_names() -> tuple[tuple[str, KnownName], ...]:
     )
 
 
+@cache
+def _flags() -> frozenset[str]:
+    """The names of all flags, such as `tf32`."""
+    return frozenset(row.name for row in schema.TABLE if row.kind is FLAG)
+
+
 def choice(row: schema.Setting, text: str) -> str | None:
     """The choice of a setting that is written in another spelling: `flash2` for `flash_attention_2`. None if it is
     unclear which choice is meant.
@@ -356,6 +365,8 @@ def choice(row: schema.Setting, text: str) -> str | None:
     if row.path == "strategy" and "offload" in typed and typed != "offload":
         return None  # `deepspeed_stage_2_offload` does not mean `zero2`, because `zero2` would lose the offload
     inside = {name for name in row.choices if len(name) > 3 and any(c.isdecimal() for c in name) and name in typed}
+    if any(word in _flags() and word not in inside for word in parts(text)):
+        return None  # `fp32-tf32` states more than `fp32`
     stage = re.search(r"(?:^|[_.-])z(?:ero)?_?([123])(?![0-9])", text.lower()) if row.path == "strategy" else None
     # the name may contain the stage alone, as `ds_z3_config.json` does
     inside = inside or ({f"zero{stage[1]}"} if stage is not None else set())

@@ -48,7 +48,7 @@ def described(unknown: UnknownName, clause: str) -> Described | None:
     """
     excluded = {*words(clause), *words(head_word(unknown, clause)), *words_of("fillers")}
     typed = [word for word in words(unknown.name[:80]) if weight(word) == 1.0 and word not in excluded]
-    typed = [word for word in typed if word not in words_of("loose")] or typed
+    typed = [word for word in typed if word not in words_of("loose")]
     rows = [row for row in settings_read(unknown, clause) if _takes(row, unknown)]
     if not typed or len(typed) > MOST:
         return None
