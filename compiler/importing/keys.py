@@ -5,6 +5,11 @@ import handles it. For example:
     plot_loss = { irrelevant = "metrics are written anyway" }
     badam_mode = { refused = "xpc has no such optimizer", needs = "use_badam" }
 
+Keys with the same reason share a line of a table `[irrelevant]`, `[comment]` or `[refused]` at the end:
+
+    [irrelevant]
+    "only inference reads it" = ["max_new_tokens", "infer_backend"]
+
 A key that an importer looks up needs no entry, because `Lookups` records it. Such a key needs an entry with `read` only
 if it is looked up under a condition, or if the TRL importer would otherwise import it as an argument of TRL.
 """
@@ -24,6 +29,8 @@ if TYPE_CHECKING:
     from xpc.compiler.importing.draft import Draft
     from xpc.compiler.importing.text.entries import Entry
 
+GROUPED = ("irrelevant", "comment", "refused")
+"""Names of the tables that map a reason to the keys that have it."""
 OUTCOMES = ("setting", "renamed", "read", "irrelevant", "comment", "refused", "flag")
 """Columns of a key table that say how a key is handled; each row has at least one of them."""
 
@@ -162,7 +169,12 @@ def load(name: str) -> KeyTable:
 
 def table(rows: Mapping[str, object], name: str) -> KeyTable:
     """Build a key table from the parsed TOML of its file. Raises MalformedTable, which names the file and the key."""
-    return KeyTable({key: _row(one, f"{name}: `{key}`") for key, one in rows.items()})
+    own = {key: one for key, one in rows.items() if key not in GROUPED}
+    for column in GROUPED:
+        reasons = rows.get(column, {})
+        for why, keys in reasons.items() if isinstance(reasons, dict) else ():
+            own |= {key: {column: why} for key in keys}
+    return KeyTable({key: _row(one, f"{name}: `{key}`") for key, one in own.items()})
 
 
 def _row(row: object, location: str) -> Key:

@@ -119,6 +119,12 @@ def test_a_malformed_row_is_an_error_that_names_its_place(row: object, problem: 
     assert problem in str(caught.value)
 
 
+def test_keys_with_the_same_reason_share_a_line() -> None:
+    rows = keys.table({"one": {"irrelevant": "a"}, "irrelevant": {"b": ["two", "x.three"]}}, "some.toml")
+    assert rows.column("irrelevant") == {"one": "a", "two": "b", "x.three": "b"}
+    assert rows.block("x").column("irrelevant") == {"three": "b"}
+
+
 @pytest.mark.parametrize(
     ("value", "usual"), [(True, True), ("true", True), ("0.5", True), (0.5, True), ("std", True), ("other", False)]
 )

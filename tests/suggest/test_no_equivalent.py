@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from compile_support import checked
 from interpreters import ROOT, interpreter
 
 from xpc.compiler import stacks
-from xpc.compiler.importing.keys import OUTCOMES
+from xpc.compiler.importing.keys import OUTCOMES, load
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.schema import ADAPTERS, BY_PATH, CLAUSES
 from xpc.compiler.suggest import no_equivalent
@@ -93,15 +92,9 @@ def test_the_settings_in_an_advice_exist() -> None:
 
 def keys() -> Iterator[tuple[str, str, dict[str, Any]]]:
     """The rows of every importer's key table, as tuples: the source, the key, and what the import does with the key."""
-
-    def rows(table: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-        for name, value in table.items():
-            if isinstance(value, dict):
-                yield from [(name, value)] if value.keys() & {*OUTCOMES} else rows(value)
-
     for path in Path(ROOT, "compiler", "importing").glob("*/keys.toml"):
-        for name, value in rows(tomllib.loads(path.read_text(encoding="utf-8"))):
-            yield path.parent.name, name, value
+        for name, row in load(f"{path.parent.name}/keys.toml").items():
+            yield path.parent.name, name, {one: getattr(row, one) for one in OUTCOMES if getattr(row, one)}
 
 
 def test_a_key_that_an_importer_translates_has_an_equivalent() -> None:
