@@ -161,8 +161,8 @@ def checkpointing(draft: Draft, named: Entries) -> None:
         if name != "use_reentrant":
             draft.error(one, "a spec can set only `use_reentrant` of these arguments")
     if kwargs.empty or off:
-        for one in (kwargs, inside):
-            draft.note(one, "checkpointing is off" if off else NULL)
+        for key in (kwargs, inside):
+            draft.note(key, "checkpointing is off" if off else NULL)
     elif inside is not None:
         draft.setting("memory.checkpointing.reentrant", inside)
         draft.default("memory.checkpointing", True, "it has settings")
