@@ -29,6 +29,7 @@ BOOST = {
     "rules/": 0.3,
     "recipes.md": 0.5,
     "import-keys.md": 0.3,
+    "import-measured.md": 0.3,
     "stack-": 0.2,
     "differential.md": 0.2,
     "requirements.md": 0.4,
@@ -55,7 +56,7 @@ def _text(*names: str) -> str:
 
 
 def _shown(path: str) -> str:
-    """The text of a file, or the names in a folder."""
+    """The text that the site shows for a path of the repository: a file's text, or the names in a folder."""
     location = os.path.join(ROOT, path)
     return "\n".join(sorted(os.listdir(location))) if os.path.isdir(location) else _text(path)
 

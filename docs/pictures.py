@@ -49,7 +49,7 @@ def picture(text: str) -> str:
         rows.append(f'<text y="{MARGIN + 14 + number * HEIGHT}">{"".join(spans)}</text>')
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" role="img" '
-        'aria-label="xpc check finds four mistakes, each with a value to type">\n'
+        'aria-label="xpc check finds three mistakes, each with a value to type">\n'
         f'<rect width="{width}" height="{height}" rx="8" fill="#0d1117"/>\n'
         '<g font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, monospace" font-size="14" fill="#c9d1d9" '
         f'xml:space="preserve">\n{chr(10).join(rows)}\n</g>\n</svg>\n'
@@ -57,7 +57,7 @@ def picture(text: str) -> str:
 
 
 def error() -> str:
-    """The picture of the spec's errors."""
+    """An SVG of a terminal in which `xpc check` prints the errors of SPEC."""
     problems = check_text(SPEC.encode(), "run.xp", Workspace(HERE)).problems
     return picture("$ xpc check run.xp\n" + render(problems, "full", color=True))
 
@@ -92,7 +92,7 @@ GIB = 2**30
 
 
 def bars() -> str:
-    """The memory of one GPU under each strategy, as `xpc plan` predicts it."""
+    """An SVG of bars: the memory of one GPU under each strategy, as `xpc plan` predicts it."""
     plans = {one: _planned(PLANNED.format(strategy=one)) for one in STRATEGIES}
     capacity = plans["ddp"].capacity / GIB
     scale = 620 / (max(one.peak.value for one in plans.values() if one.peak) / GIB)
@@ -125,7 +125,7 @@ def _planned(text: str) -> Plan:
 
 
 def _parts(components: Mapping[str, float]) -> Iterator[tuple[str, float]]:
-    """Colour and GiB of each part."""
+    """The colour and the GiB of each part of a bar (a key of PARTS)."""
     known = {name for _, names in PARTS.values() for name in names}
     for color, names in PARTS.values():
         members = names or [name for name in components if name not in known]

@@ -113,7 +113,7 @@ def outcome(one: Report) -> str:
     return {
         REFUSED: f"refused: {codes}",
         WARNED: f"`xpc {one.by}` warns: {codes}",
-        MENDED: f"the runtime avoids or reports it: {test}",
+        MENDED: f"the runtime avoids or reports it, as shown by {test}",
         RIGHT: f"does not occur, as shown by {test}",
         UNSAYABLE: f"xpc cannot produce such a run: {cell(one.why)}",
         OPEN: f"**open**: {cell(one.why)}",

@@ -111,7 +111,7 @@ def head_load(row: Row, length: int) -> Load | None:
 
 def heads() -> list[str]:
     """The section about runs whose loss is computed by TRL's fused output head: measured and predicted memory."""
-    out = ["| model | trainer, loss | tokens | measured GiB | predicted | |", "|---|---|---|---|---|---|"]
+    out = ["| model | trainer, loss | tokens | measured | predicted | error |", "|---|---|---|---|---|---|"]
     for row in points.rows("fused_head_points.jsonl"):
         measured, length = row["peak_gib"], row.get("seq", 2048)
         load = head_load(row, length)
@@ -150,10 +150,10 @@ NOTES = (
     "moment at which the fused head frees its chunk, the loss that is computed in place, and the float32 logits of",
     "QLoRA without autocast. So the first line shows that the formulas can describe such runs, but not how large the",
     "error is for another model; the held-out measurements above and `make gpu` show that. The bytes that autograd",
-    "keeps per layer were not fitted: they are counted on real models. The formulas also count a second copy of the",
-    "attention mask, because of the length at which gemma-3-1b ran out of memory (TRL 1.15). The verdict is `fits` for",
-    "at most 80 % of the GPU's memory, and `no` if even the lower end of the range (7 % below the prediction, by",
-    "choice) is above the GPU's memory.",
+    "keeps per layer were not fitted: they are counted on real models. A second copy of the attention mask was added",
+    "to the formulas because of the length at which gemma-3-1b ran out of memory (TRL 1.15). The verdict is `fits` if",
+    "the prediction is at most 80 % of the GPU's memory, and `no` if even the lower end of the range is above",
+    "the GPU's memory. This lower end was chosen to be 7 % below the prediction.",
 )
 
 
@@ -258,16 +258,19 @@ def _other_chips() -> list[str]:
         "to bandwidth divided by that of the A100 or H100. The two numbers were fitted to published runs with LoRA",
         "and QLoRA on five GPUs. There are no runs on A10, A40 and others; those on L40S came later (below).",
         "",
-        "The table has the ratio of the measured time to three predictions: one with these two numbers, one with two",
-        "numbers that were fitted without the GPU of the row, and one by the peak alone.",
-        "", "| GPU | model | GPUs | with the two numbers | fitted without this GPU | by the peak alone |",
+        "The table has measured time / predicted time for three predictions: with the two fitted numbers, with two",
+        "numbers that were fitted without the GPU of the row, and from the GPU's peak operations alone.",
+        "", "| GPU | model | GPUs | with the two fitted numbers | fitted without this GPU | from the peak alone |",
         "|---|---|---|---|---|---|",
     ]  # fmt: skip
     for row, other in alone:
         fitted = utilisation.time_over_predicted(row, known, *both)
         peak = utilisation.time_over_predicted(row, known, 0.0, 0.0)
         way = f"{row['model']}, {row['trainer']}, {row['strategy']}"
-        ways = f"{fitted:.2f} of the predicted time | {other:.2f} from the other GPUs | {peak:.2f} by the peak alone"
+        ways = (
+            f"took {fitted:.2f} of the predicted time | {other:.2f} if fitted without this GPU | "
+            f"{peak:.2f} if predicted from the peak alone"
+        )
         out.append(f"| {row['gpu']} | {way} | GPUs: {row['gpus']} | {ways} |")
     return out
 

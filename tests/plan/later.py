@@ -78,7 +78,7 @@ def _half(rows: list[Row]) -> list[str]:
         times = [time(row) for row in mine]
         hits = sum(low <= one <= high for one, (low, high) in zip(times, (range_of(kinds(row)) for row in mine)))
         out.append(
-            f"| {name} | {WHAT[name]} | runs: {len(mine)} | {min(times):.2f} to {max(times):.2f} of the predicted "
+            f"| {name} | {WHAT[name]} | runs: {len(mine)} | took {min(times):.2f} to {max(times):.2f} of the predicted "
             f"time | median {statistics.median(times):.2f} | {hits} in the stated range |"
         )
     return out
@@ -96,7 +96,7 @@ def section() -> list[str]:
     models, cards = {row["model"] for row in every}, {row["gpu"] for row in every}
     left = ", ".join(f"{row['gpu']} {row['trainer']} ({used(row):.0%})" for row in every if row not in rows)
     memory = [
-        f"| {row['group']} | {row['model']} | {row['micro']} x {row['length']:,} | {row['metric']} | "
+        f"| {row['group']} | {row['model']} | {row['micro']} x {row['length']:,} tokens | {row['metric']} memory | "
         f"{row['peak_gib']} GiB measured | {heldout.peak(row):.1f} GiB predicted | {heldout.memory_error(row):+.1%} |"
         for row in points.rows("later_memory.jsonl")
     ]
@@ -134,7 +134,7 @@ def section() -> list[str]:
         f"GPU's peak speed: {left}.",
         "torchtune's runs are compiled, which the plan does not count.",
         "",
-        "| group | model | micro-batch | what is measured | GiB | predicted | |",
+        "| group | model | micro-batch | kind of memory | measured | predicted | error |",
         "|---|---|---|---|---|---|---|",
         *memory,
         "",

@@ -227,7 +227,7 @@ def section() -> list[str]:
     named = {
         "base": "without DeepSpeed, rows of one length or packed", "deepspeed": "with DeepSpeed",
         "lengths": "rows of many lengths that are not packed", "quantized": "a quantized base",
-        "experts": "a mixture of experts", OTHER: "another chip than A100 and H100",
+        "experts": "a mixture of experts", OTHER: "a GPU with another chip than A100 and H100",
     }  # fmt: skip
     found = runs()
     out = ["## The range of hours", ""]
@@ -247,14 +247,14 @@ def section() -> list[str]:
         "with it:",
         "",
     ]
-    out += ["| source | runs | measured / predicted time | in the stated range | in the range of the other sources |"]
+    out += ["| source | runs | measured / predicted time | in the stated range | in the range without this source |"]
     out += ["|---|---|---|---|---|"]
     for name, many, least, most, hits, alone in without():
-        times = f"runs: {many} | {least:.2f} to {most:.2f} of the predicted time"
-        out.append(f"| {name} | {times} | {hits} in the stated range | {alone} in the range of the other sources |")
+        times = f"runs: {many} | took {least:.2f} to {most:.2f} of the predicted time"
+        out.append(f"| {name} | {times} | {hits} in the stated range | {alone} in the range without this source |")
     base = range_of(())
     out += ["", "The same test with llm-foundry's rows, leaving out all rows of a group, such as one model's:", ""]
-    out += ["| rows left out together | rows | mean error | nine of ten within | in the range | no fit possible |"]
+    out += ["| without rows of the same | rows | mean error | nine of ten within | in the range | no fit possible |"]
     out += ["|---|---|---|---|---|---|"]
     for name, part in LEFT.items():
         times, none = groups(part)
@@ -263,7 +263,7 @@ def section() -> list[str]:
             hits = sum(base[0] <= one <= base[1] for one in times)
             nine = off[math.ceil(SHARE * len(off)) - 1]
             mean = f"mean error {statistics.mean(off):.1%} | nine of ten within {nine:.1%}"
-            out.append(f"| {name} | rows: {len(off)} | {mean} | {hits} in the range | {none} without a fit |")
+            out.append(f"| {name} | rows: {len(off)} | {mean} | {hits} in the range | {none} cannot be fitted |")
     reasons = Counter(
         unplanned(row) for row in points.rows("throughput_points.jsonl") if "llm-foundry" not in row["source"]
     )
