@@ -42,7 +42,7 @@ without such a line was not tried. `make rehearse` repeats all rehearsals.
 COMMON = """\
 ## What differs in most recipes
 
-These differences occur in most recipes; the tables below omit them.
+The differences in the following table occur in most recipes; the tables of the single recipes omit them.
 
 | Published key | What the bundle does instead |
 |---|---|
