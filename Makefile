@@ -187,7 +187,7 @@ resolve: $(VENV)/ready ## check with PyPI that every requirements file of a bund
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	$(BIN)/python tests/resolve.py
 
-mutants: $(VENV)/ready ## break PLACES=400 random lines one by one, and run the fast tests that cover each line, then the slow tests of its room; SINCE=10.days breaks only lines in files changed since then; a later call continues an interrupted one
+mutants: $(VENV)/ready ## break PLACES=400 random lines one by one, and run the fast tests that cover each line, then the slow tests of the package with the line; SINCE=10.days breaks only lines in files changed since then; a later call continues an interrupted one
 	$(BIN)/python tests/mutation/mutants.py --places $(or $(PLACES),400) --seed $(or $(SEED),1) $(if $(SINCE),--since $(SINCE)) --out mutants
 
 clean: ## remove the environments, the demo's output, the built website and other build output

@@ -247,11 +247,11 @@ def section() -> list[str]:
         "with it:",
         "",
     ]
-    out += ["| source | runs | measured / predicted time | in the stated range | in the range without this source |"]
+    out += ["| source | runs | measured / predicted time | in the stated range | in the range fitted without it |"]
     out += ["|---|---|---|---|---|"]
     for name, many, least, most, hits, alone in without():
         times = f"runs: {many} | took {least:.2f} to {most:.2f} of the predicted time"
-        out.append(f"| {name} | {times} | {hits} in the stated range | {alone} in the range without this source |")
+        out.append(f"| {name} | {times} | {hits} in the stated range | {alone} in the range fitted without it |")
     base = range_of(())
     out += ["", "The same test with llm-foundry's rows, leaving out all rows of a group, such as one model's:", ""]
     out += ["| without rows of the same | rows | mean error | nine of ten within | in the range | no fit possible |"]
