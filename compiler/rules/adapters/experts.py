@@ -129,7 +129,7 @@ def experts_of_one_layer(spec: Spec) -> Iterator[Finding]:
         if not ends(one, legal):
             continue
         stacked = "down_proj" if last == converted[2] else "gate.weight" if last == "gate" else "gate_up_proj"
-        advice = f"`{last}` is for every layer, `parameters = [{one.rpartition('.')[0]}.{stacked}]` for this layer only"
+        advice = f"`{last}` adapts every layer, `parameters = [{one.rpartition('.')[0]}.{stacked}]` only this layer"
         yield Finding(
             spec.location("lora.targets"),
             f"an adapter on `{one[:60]}` would be on every layer of {spec.model.name}",

@@ -173,7 +173,7 @@ def _patterns_of_no_weight(spec: Spec, family: str) -> Iterator[Finding]:
         found = re.match(r"\^?((?:\w|\\\.|\.(?![*+?{]))+)", one)
         plain = "" if found is None or "|" in one else found[1].replace("\\", "")
         followed = one[found.end() :] if found is not None else ""
-        # `*`, `?` and `{` make the character before them optional, so this character is left out
+        # `*`, `?` and `{` make the character before them optional, so a name need not begin with this character
         plain = plain[:-1] if followed[:1] in ("*", "?", "{") else plain
         named = f"{outermost}.{one.removeprefix('^')}"
         legal = [named if other == one else other for other in spec.names("freeze.except_parameters")]

@@ -139,7 +139,8 @@ def other_layers(spec: Spec) -> Iterator[Finding]:
     embeddings), or on experts that are one stacked parameter. OLoRA and LoftQ also cannot initialize adapters on
     GPT-2's Conv1D layers.
 
-    Why it is bad: adapters on other modules would not start with the weights that `init` states.
+    Why it is bad: adapters on embeddings, the output head or stacked experts would not start with the weights that
+    `init` states.
 
     Without this rule: peft silently gives adapters on embeddings their usual initial values. If the head is tied to the
     embeddings, peft also subtracts the head's initial adapter from the embeddings. For stacked experts, peft raises
@@ -183,9 +184,9 @@ def high_rank(spec: Spec) -> Iterator[Finding]:
     """An adapter that starts from PiSSA, OLoRA, LoftQ or EVA (`init`) must not have a higher `rank` than the layer's
     input size. For all but EVA, `rank` must not exceed the output size either.
 
-    Why it is bad: each rank starts with another component of the layer: a component of the weight (PiSSA, OLoRA), of
-    the weight's quantization error (LoftQ), or of the layer's inputs (EVA). The layer does not have as many components
-    as `rank`.
+    Why it is bad: an adapter needs `rank` components of its layer to start from. These are components of the weight
+    (PiSSA, OLoRA), of the weight's quantization error (LoftQ), or of the layer's inputs (EVA). A layer has at most as
+    many components as inputs or outputs.
 
     Without this rule: with PiSSA or OLoRA, peft silently makes a smaller adapter than adapter_config.json states, and
     the saved adapter cannot be loaded. EVA never ends: it waits until `rank` principal components have converged, but a
@@ -215,10 +216,10 @@ def from_other_rows(spec: Spec) -> Iterator[Finding]:
     """EVA needs the method sft, because EVA computes the initial adapter from the tokens that are trained on. Rows of
     other methods are pairs of answers, rated answers, or prompts without an answer.
 
-    Why it is bad: for rows of other methods, nothing defines from which tokens EVA should compute the adapter.
+    Why it is bad: for rows of methods other than sft, nothing defines from which tokens EVA should compute the adapter.
 
-    Without this rule: KeyError before the first step, because the batches of other methods have no `input_ids` or no
-    `labels`.
+    Without this rule: KeyError before the first step, because the batches of methods other than sft have no `input_ids`
+    or no `labels`.
 
     Source: peft 0.21 and 0.17 `tuners/lora/eva.py` (`prepare_model_inputs_fn_language_modeling`), trl 1.16
     `dpo_trainer.py`; confirmed by running it.

@@ -32,7 +32,7 @@ READ_BY_THE_KERNEL = ("out_proj", "conv1d")
 
 
 def adaptable(spec: Spec) -> str:
-    """modules.json (`stacks/modules.py`) marks with letters which kinds of adapters a module can have. This function
+    """modules.json (compiler/stacks) marks with letters which kinds of adapters a module can have. This function
     returns the letter for the run's kind of adapters. `LORA` is the letter for LoRA, and for VeRA in models with Conv1D
     layers such as GPT-2. For any other kind it is `OFT`, which marks only linear layers.
     """

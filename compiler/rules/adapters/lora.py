@@ -35,7 +35,7 @@ def rate_of_embeddings(spec: Spec) -> Iterator[Finding]:
         return
     if all(one.isidentifier() and one not in EMBEDDINGS for one in _last_parts(spec)):
         yield Finding(
-            spec.location("lora.embedding_lr", "the embedding's weights are trained at `lr`, if at all"),
+            spec.location("lora.embedding_lr", "the learning rate of adapters on embeddings"),
             "`embedding_lr` has no effect, because no adapter is on an embedding",
             "leave `embedding_lr` out, or name the embedding in `targets`",
             (spec.label("lora.targets", "the targets"),),
@@ -265,8 +265,8 @@ def rank_above_width(spec: Spec) -> Iterator[Finding]:
     """The rank of an adapter should not exceed the model's width (hidden size). An adapter of a higher rank has more
     weights than the layer that it adapts.
 
-    Why it is bad: the product of an adapter's two matrices has the shape of the layer's weight, so its rank cannot
-    exceed the width. A higher `rank` costs memory and adds nothing.
+    Why it is bad: the product of an adapter's two matrices has the shape of the layer's weight, so the rank of this
+    product cannot exceed the shorter side of the weight. A higher `rank` costs memory and adds nothing.
 
     Without this rule: nothing is reported; an adapter of any rank trains.
 

@@ -40,8 +40,8 @@ WHEN = any_of(
 WHOSE = {
     "block_size": "for oft only", "alpha": "for lora, qlora and loha only", "dropout": "loha multiplies weights",
 }  # fmt: skip
-"""Maps each setting that some kinds of adapters lack to the text of the finding, such as `for oft only`. Settings
-that are not listed here belong only to `lora` and `qlora`.
+"""Maps each setting that some kinds of adapters lack to the fact that a finding prints below the setting, such as `for
+oft only`. Settings that are not listed here belong only to `lora` and `qlora`.
 """
 
 
@@ -361,7 +361,7 @@ def new_tokens(spec: Spec) -> Iterator[Finding]:
     path: NamesPath = "lora.modules_to_save" if spec.lora else "freeze.except_modules"
     named = {one.rpartition(".")[2] for one in spec.names(path)}
     known = last_module_names(spec)
-    names = known or (*sorted(named), "embed_tokens", "lm_head")  # possible names if the family is unknown
+    names = known or (*sorted(named), "embed_tokens", "lm_head")  # unknown family: names in the spec and usual names
     ends = [one for one in names if one in HEADS]
     rows = [next((one for one in names if one in EMBEDDINGS), "embed_tokens"), *(ends if known else ends[:1])]
     frozen = spec.lora or (spec.flag("freeze") and not spec.names("freeze.except_parameters"))

@@ -78,7 +78,7 @@ def grouped(spec: Spec) -> bool:
 
 
 def preferences(spec: Spec) -> bool:
-    """True if the method trains on preferences."""
+    """True if the method can train on preference pairs, as dpo and reward do."""
     return "preference" in spec.method.shapes
 
 
@@ -201,8 +201,8 @@ def may_have_secrets(spec: Spec) -> bool:
 
 
 def fused_loss(spec: Spec) -> bool:
-    """True if the trainer's loss multiplies hidden states by the weight of the output head itself: the stack does so by
-    default, or the spec sets `use_liger_loss`.
+    """True if the trainer's loss, and not the model, multiplies the hidden states by the output head's weight. The
+    trainers of some stacks do so by default, others if the spec sets `use_liger_loss`.
     """
     return spec.stack.facts.fused_head or spec.extra_value("trl", "use_liger_loss") is True
 

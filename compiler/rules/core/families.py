@@ -54,8 +54,8 @@ def mask_is_exact(spec: Spec) -> bool:
 
 
 def flash_is_exact(spec: Spec) -> bool:
-    """Whether flash attention separates packed documents of this model. For an unknown family, the answer is true,
-    unless the family's source in transformers has layers that carry a state from token to token.
+    """Whether flash attention separates packed documents of this model. For a family outside of the registry, the
+    answer is true, unless its layers carry a state from token to token.
     """
     known = presumed_family(spec)
     if known is None:

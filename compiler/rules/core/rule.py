@@ -33,8 +33,9 @@ class write(str):  # noqa: N801
 
 
 def with_more(label: Label, more: str) -> str:
-    """The source text at a label, followed by another setting (`more`). In a block on one line, a comma is put between
-    the two; in a clause without a block (`lora rank=8`), a space; otherwise, `more` gets a new line.
+    """The source text at a label, followed by another setting (`more`). What stands between the two depends on the
+    place of the label. In a block on one line it is a comma: `rank=8, alpha=16`. In a clause without a block it is a
+    space: `lora rank=8 alpha=16`. In any other place it is a line break.
     """
     text = label.source.text
     if text[label.span.end :].lstrip(" \t")[:1] in (",", ")", "}"):

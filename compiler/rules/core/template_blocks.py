@@ -46,5 +46,7 @@ def without_comments(template: str) -> str:
 
 
 def code_of(template: str) -> str:
-    """The code of all blocks, one block per line. Quoted texts are left out, so that only names and signs remain."""
+    """The code in the blocks of a chat template, one block per line: `if message.role ==` for `{% if message.role ==
+    "user" %}`. String literals are left out.
+    """
     return "\n".join(code for begin, _, code in parts(template) if begin)

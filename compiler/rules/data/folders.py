@@ -103,8 +103,8 @@ def more_columns(spec: Spec) -> Iterator[Finding]:
             if more:
                 yield Finding(
                     label,
-                    f"`{other.inside(source)[:80]}` of `{source.name[:80]}` has `{more[0][:80]}`, and the first file, "
-                    f"`{first.inside(source)[:80]}`, does not",
+                    f"`{other.inside(source)[:80]}` of `{source.name[:80]}` has the column or key `{more[0][:80]}`, "
+                    f"and the first file, `{first.inside(source)[:80]}`, does not",
                     "give all files the same columns and keys, with null for a missing value",
                 )
                 break

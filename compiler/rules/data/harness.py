@@ -48,7 +48,8 @@ def unsafe(spec: Spec) -> Iterator[Finding]:
 def nothing_executed(spec: Spec) -> Iterator[Finding]:
     """`allow_code_execution` needs a task that executes code.
 
-    Why it is bad: no task uses the permission now, and a task that is added later would have the permission unnoticed.
+    Why it is bad: `allow_code_execution` permits something that no task does now. If a task that executes code is added
+    later, it has this permission unnoticed.
 
     Without this rule: nothing is reported.
 

@@ -73,7 +73,7 @@ def shares(spec: Spec) -> Iterator[Finding]:
     except MixtureError as error:
         yield Finding(
             last.share_label or last.label,
-            f"the mixture cannot be drawn: {error}",
+            f"the rows of the mixture cannot be chosen: {error}",
             "use more rows of this source, or make its `share` or `data(holdout)` smaller",
             severity=None if all(one.path is not None for one in spec.data) else "warning",
         )
@@ -168,7 +168,9 @@ def rows_of_a_mixture(spec: Spec) -> Iterator[Finding]:
 
 
 def _most_repeated(sources: Sequence[DataSource], used: Sequence[int], held: Sequence[int]) -> float:
-    """How many times an epoch uses each row of the source that it repeats most."""
+    """The highest number of repetitions in the mixture: how many times an epoch uses each row of the most repeated
+    source.
+    """
     rows_left = [(available(source) or 0) - out for source, out in zip(sources, held, strict=True)]
     return max((count / left for count, left in zip(used, rows_left, strict=True) if left > 0), default=0)
 

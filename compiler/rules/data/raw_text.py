@@ -17,9 +17,9 @@ def no_such_text(spec: Spec) -> Iterator[Finding]:
     """`documents`, which divides .txt files into rows, needs a .txt file, and `long` needs rows of plain text. `long =
     chunk` splits long rows at `seq`, so the spec must have a `seq`.
 
-    Why it is bad: `documents` has no effect on other files, and `long` has no effect on conversations.
+    Why it is bad: `documents` has no effect on files other than .txt, and `long` has no effect on conversations.
 
-    Without this rule: nothing is reported; rows of conversations are cut at `seq`.
+    Without this rule: nothing is reported; conversations are cut at `seq`, whatever `long` says.
 
     Source: the runtime's `local_sources.py` and `chunks.py`.
     """

@@ -40,8 +40,8 @@ UNREAD = {kind: (WORDS[kind], help) for kind, help in HELPS.items()} | {
         "write 0 for turns that are not to be learned, and 1 for the others",
     )
 }
-"""Maps each kind of column or key that no trainer reads (`data/structure.py`) to a pair: its description in messages,
-and a help that says what to write instead.
+"""Maps each kind of column or key that no trainer reads to a pair: its description in messages, and a help that says
+what to write instead. compiler/data/structure.py finds such columns and keys.
 """
 CONTENTS = ("messages", "conversations", "prompt", "completion", "text", "chosen", "rejected")
 """Columns from which a trainer can learn. If a row has such columns of several formats, such as `messages` and `text`,
@@ -201,8 +201,9 @@ def column_not_read(spec: Spec) -> Iterator[Finding]:
     does not read is a note, or a warning if its name suggests reasoning, such as `thought`. Reward functions can read
     every column of a row, so for grpo and rloo, `history` and `documents` are only notes.
 
-    Why it is bad: if the column is not read, the model learns answers that are marked as bad, gives every row the same
-    weight, or learns an answer without the earlier turns to which the answer refers.
+    Why it is bad: if columns such as `label`, `weight` and `history` are not read, the model learns answers that are
+    marked as bad, gives every row the same weight, or learns an answer without the earlier turns to which the answer
+    refers.
 
     Without this rule: the column is silently dropped.
 

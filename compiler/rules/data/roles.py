@@ -28,8 +28,8 @@ def of_two_roles(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a turn would be trained with the wrong role.
 
-    Without this rule: in axolotl, whose setting is called `roles`, a name of two roles silently belongs to the last
-    role.
+    Without this rule: in axolotl, which has the same lists in its setting `roles`, a name that is listed for two roles
+    silently gets the last of these roles.
 
     Source: axolotl 0.18.0 `prompt_strategies/chat_template.py`; read, not run.
     """

@@ -63,8 +63,8 @@ def column_not_there(spec: Spec) -> Iterator[Finding]:
         found = rows.survey(source)
         if found is None or not found.rows or (source.found is None and "data" in spec.wrong):
             continue  # the rule XP124 reports columns that fit no known format
-        # `found` is read from the beginning of the file; if the first row is longer than that, the survey has its
-        # columns
+        # `source.found` is read from the beginning of the file; if the first row is longer than this beginning, only
+        # the survey has the columns
         there = source.found or found.columns
         context = () if source.context is None or source.wording is not None else (source.context,)
         for name in (*rows.columns(source), *context):
@@ -94,9 +94,9 @@ def _within(source: DataSource, columns: tuple[str, ...]) -> str:
 
 @rule("XP554", "row-of-another-shape")
 def row_of_another_shape(spec: Spec) -> Iterator[Finding]:
-    """Each row must have the form of its format, such as a list of turns with known speakers. The speaker of each turn
-    must be known, a text must be a string, and `tools` must be a list of objects with a name, or the JSON text of such
-    a list. All rows of a local file are checked.
+    """Each row must have the form that its format requires, such as a list of turns for `messages`. The speaker of each
+    turn must be known, a text must be a string, and `tools` must be a list of objects with a name, or the JSON text of
+    such a list. All rows of a local file are checked.
 
     Why it is bad: one wrong row makes the run fail.
 

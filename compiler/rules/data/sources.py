@@ -147,7 +147,8 @@ def no_chat_template(spec: Spec) -> Iterator[Finding]:
 def training_on_test(spec: Spec) -> Iterator[Finding]:
     """Training should not read a split called test.
 
-    Why it is bad: others evaluate on the test split, so a model that was trained on it cannot be compared.
+    Why it is bad: published results are measured on the test split, so results of a model that was trained on this
+    split cannot be compared with them.
 
     Without this rule: nothing checks the names of splits.
 
@@ -220,7 +221,7 @@ def two_evaluation_sets(spec: Spec) -> Iterator[Finding]:
     (`eval.split`), or separate data (`eval.data`). To evaluate several sets, name each of them in `eval.data`:
     `eval(data=[easy, hard])`.
 
-    Why it is bad: the run evaluates the rows of only one origin.
+    Why it is bad: if rows of several origins are stated, the run evaluates the rows of only one of them.
 
     Without this rule: the holdout is evaluated, and the split is silently never read.
 
@@ -268,7 +269,7 @@ def evaluation_on_training_rows(spec: Spec) -> Iterator[Finding]:
                     one.label,
                     f"{name} is used for both training and evaluation"
                     if name == other
-                    else f"{name} is used for evaluation, and {other} has training rows from it",
+                    else f"{name} is used for evaluation, and shares rows with {other}, which is trained on",
                     "name other rows, or write `data(holdout=5%)` instead",
                     (same.label,),
                 )
@@ -326,8 +327,8 @@ def _partial(source: DataSource) -> bool:
 
 
 def stored_rows(source: DataSource) -> set[str]:
-    """Keys that identify the rows of a source: the SHA-256 of each of its files (the path, if the file is missing) or,
-    for a dataset of the hub, its split.
+    """Keys that identify the rows of a source. For files, they are the SHA-256 of each file, or its path if the file is
+    missing. For a dataset of the hub, the only key is its name and split.
 
     Two sources share rows if they have a key in common. They then read the same file or a copy of it (possibly in a
     folder), or parts of one split. Any two parts of a split overlap: each part begins with the first row, and `take`

@@ -99,8 +99,8 @@ def epochs(spec: Spec) -> Iterator[Finding]:
 
     Without this rule: the run saves or evaluates once, at its end.
 
-    Source: transformers 5.23 `trainer.py` (`set_initial_training_values`: all steps are one epoch); confirmed by
-    running it.
+    Source: transformers 5.23 `trainer.py` (`set_initial_training_values` counts all steps of a stream as one epoch);
+    confirmed by running it.
     """
     for path in INTERVALS:
         every = spec.get(path)
@@ -123,7 +123,8 @@ def loader(spec: Spec) -> Iterator[Finding]:
     worker. Sampling and grouping need all rows, so they have no effect on a stream. With `ignore_data_skip`, a resumed
     run starts with the first row again.
 
-    Without this rule: nothing is reported. With two workers, each of the first rows was in the batches twice.
+    Without this rule: nothing is reported. In a test with `dataloader_num_workers = 2`, the first batches contained
+    each row twice.
 
     Source: torch 2.13 `dataloader.py` (`IterableDataset`), transformers 5.23 `trainer.py` (`_get_dataloader`,
     `ignore_data_skip`); confirmed by running it.

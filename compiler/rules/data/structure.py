@@ -34,8 +34,8 @@ KINDS = {
     "early_reasoning": ("reasoning", "reasoning before the last question"),
     "early_inline_reasoning": ("reasoning", "reasoning between <think> and </think> before the last question"),
 }
-"""Maps each kind of content that some templates do not write (`data/structure.py`) to a pair: its name in `data.omit`,
-and its name in messages.
+"""Maps each kind of content that some chat templates do not write to a pair: its name in `data.omit`, and its name in
+messages. compiler/data/structure.py finds such content in rows.
 """
 ORDER = ("late_system", "two_questions", "two_answers", "answer_first")
 """Unusual orders of turns. Only some of the built-in templates refuse them."""

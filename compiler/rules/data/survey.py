@@ -206,7 +206,7 @@ def repeated_rows(spec: Spec) -> Iterator[Finding]:
 
     Without this rule: nothing is reported, and the loss on the held-out rows is too low.
 
-    Source: the rows of the file are compared; confirmed by running it (`tests/proof/violations/data.py`).
+    Source: xpc compares the rows of the file; confirmed by running it (`tests/proof/violations/data.py`).
     """
     if spec.get("data.prompt_template") is not None:
         return

@@ -164,7 +164,7 @@ MARKS = {
         "set `attention_mask` to 0 for padding, or leave the padding out of the rows",
     ),
     "dropped_tokens": (
-        "an `attention_mask` of 0 for tokens that differ: they cannot be padding, but are dropped",
+        "an `attention_mask` of 0 for tokens that differ from each other, so they are no padding, but are dropped",
         "write -100 into `labels`, or 0 into `completion_mask`, for tokens that are not learned",
     ),
     "unlearned_end": (
@@ -176,8 +176,8 @@ MARKS = {
         "add the end token to the ids (and labels), or write the rows as texts, which get one",
     ),
 }
-"""Maps each suspicious property of tokenized rows (`data/export_marks.py`, `data/file_counts.py`) to the message and
-the help.
+"""Maps each suspicious property of tokenized rows, such as padding that is learned, to the words for the message and
+the help. compiler/data/export_marks.py and file_counts.py find these properties.
 """
 
 

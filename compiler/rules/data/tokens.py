@@ -100,8 +100,8 @@ def _talks(source: DataSource) -> bool:
 
 
 def _registered_talk(source: DataSource) -> bool:
-    """Whether the source is a registered dataset of conversations, or a registered dataset whose columns of
-    conversations the spec states.
+    """Whether the source is a dataset of the hub that contains conversations, according to the registry, or to the
+    format or prompt column that the spec states.
     """
     known = source.id is not None and (source.stated or find_dataset(source.id) is not None)
     return known and rows.conversational(source) is True
@@ -200,9 +200,9 @@ def template_never_used(spec: Spec) -> Iterator[Finding]:
 
     Without this rule: the template is silently saved with the tokenizer, although no row was rendered with it.
 
-    Source: the runtime; it reads chat templates only for conversations.
+    Source: the runtime, which reads chat templates only for conversations.
     """
-    if spec.method.shapes[0] == "prompt":  # the runtime turns prompts into conversations, so they need the template
+    if spec.method.shapes[0] == "prompt":  # the runtime turns prompts into conversations, which need the template
         return
     written = spec.written("model.chat_template")
     if written and rows.all_texts(spec.data):

@@ -114,7 +114,7 @@ def efficient_loading(spec: Spec) -> Iterator[Finding]:
     on by default: only rank 0 reads the weights, and `fsdp_sync_module_states` sends them to the other ranks.
     `accelerate launch` checks this for FSDP1 and for FSDP2.
 
-    Why it is bad: the other ranks would keep empty weights.
+    Why it is bad: all ranks but rank 0 would keep empty weights.
 
     Without this rule: ValueError from `accelerate launch`.
 

@@ -120,9 +120,9 @@ def text_column(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: trl recognizes the format of a row by the names of its columns.
 
-    Without this rule: with a name that has another meaning (`prompt`, `messages`), trl reads the row as another format
-    (a prompt, or a list of messages) and raises KeyError while tokenizing. On trl-0.18 any name but `text` silently
-    drops the end token of every row.
+    Without this rule: if `dataset_text_field` is a name such as `prompt` or `messages`, trl reads the row as a prompt
+    or as a list of messages, and raises KeyError while tokenizing. On trl-0.18 any name but `text` silently drops the
+    end token of every row.
 
     Source: trl 1.16 and 0.18 `sft_trainer.py` (`add_eos`); confirmed by running it.
     """
@@ -234,7 +234,7 @@ def smoothing(spec: Spec) -> Iterator[Finding]:
 def nothing_pushed(spec: Spec) -> Iterator[Finding]:
     """`hub_always_push` needs `hub`, because it only decides at which moments a run pushes to the hub.
 
-    Why it is bad: nothing is pushed.
+    Why it is bad: without `hub`, the run pushes nothing.
 
     Without this rule: `hub_always_push` is silently ignored, because it is read only if `push_to_hub` is on.
 

@@ -67,9 +67,10 @@ def key_of_another_stage(spec: Spec) -> Iterator[Finding]:
     """A ZeRO key must belong to the ZeRO stage of the run: only ZeRO-3 reads some keys, and only ZeRO-1 and ZeRO-2 read
     some others.
 
-    Why it is bad: a key of another stage has no effect. With `offload_param` under ZeRO-2, parameters stay on the GPU.
+    Why it is bad: a key of another ZeRO stage has no effect. With `offload_param` under ZeRO-2, parameters stay on the
+    GPU.
 
-    Without this rule: DeepSpeed silently accepts and ignores a key of another stage.
+    Without this rule: DeepSpeed silently accepts and ignores a key of another ZeRO stage.
 
     Source: deepspeed 0.19.8 and 0.16.8 `runtime/engine.py` `_configure_zero_optimizer`; confirmed by running it.
     """

@@ -68,8 +68,8 @@ def gradients_summed(spec: Spec) -> Iterator[Finding]:
     Why it is bad: transformers scales the loss for a mean over the processes. So summed gradients are too large, by a
     factor of the number of processes. For ZeRO-1 and ZeRO-2 this rule only warns.
 
-    Without this rule: the run trains on the larger gradients. Under ZeRO-3 DeepSpeed raises ValueError when it reads
-    its configuration.
+    Without this rule: under ZeRO-1 and ZeRO-2 the run silently trains on gradients that are too large. Under ZeRO-3
+    DeepSpeed raises ValueError when it reads its configuration.
 
     Source: deepspeed 0.19.8 `runtime/config.py`, `zero/stage_1_and_2.py`; confirmed by running it.
     """
@@ -192,7 +192,8 @@ def key_of_another_precision(spec: Spec) -> Iterator[Finding]:
     """Keys of DeepSpeed's `bf16` block need a run in bf16, and keys of its `fp16` block a run in fp16. The rule XP445
     checks the keys for master weights, because in some versions they have an effect in every precision.
 
-    Why it is bad: a key for the other precision has no effect. Most keys set loss scaling, which bf16 does not need.
+    Why it is bad: a key of the block `fp16` has no effect in a run in bf16, and a key of the block `bf16` has none in
+    fp16. Most keys of the block `fp16` set loss scaling, which bf16 does not need.
 
     Without this rule: DeepSpeed silently ignores the block of the other precision, such as `fp16` in a run in bf16.
 

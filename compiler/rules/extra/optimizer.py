@@ -106,7 +106,7 @@ def batch_that_shrinks(spec: Spec) -> Iterator[Finding]:
     """`auto_find_batch_size` should be off. When memory runs out, it makes the micro-batch smaller without raising the
     accumulation, so the global batch also becomes smaller.
 
-    Why it is bad: the run continues with another batch than `gbs` states.
+    Why it is bad: the run continues with a smaller global batch than `gbs` states.
 
     Without this rule: the smaller batch is used (accelerate 1.15 multiplies by 0.9, 1.4 halves). The batch of an
     evaluation is not reduced; if it is too large, the run ends with a RuntimeError.
@@ -161,8 +161,8 @@ def rebalanced_over_context(spec: Spec) -> Iterator[Finding]:
 
     Without this rule: the sampler silently distributes rows over all processes, including those that share a sequence.
 
-    Source: transformers 5.23 `trainer.py` (`_get_train_sampler`), which documents it for data parallelism only;
-    confirmed by running it.
+    Source: transformers 5.23 `trainer.py` (`_get_train_sampler`), whose documentation describes `batch_rebalance` for
+    data parallelism only; confirmed by running it.
     """
     if spec.extra_value("trl", "train_sampling_strategy") == "batch_rebalance" and spec.context_parallel > 1:
         yield Finding(

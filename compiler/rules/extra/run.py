@@ -225,7 +225,8 @@ def columns_kept(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run keeps all columns, although the spec states that it drops some.
 
-    Without this rule: the trainers of kto and orpo log that they set it to false; the trainer of distillation does not.
+    Without this rule: the trainers of kto and orpo log that they set `remove_unused_columns` to false; the trainer of
+    distillation sets it without a message.
 
     Source: the code of these trainers, such as trl 1.16 `experimental/orpo/orpo_trainer.py` and trl 0.24
     `gkd_trainer.py`; confirmed by running it for kto and orpo.

@@ -19,10 +19,10 @@ def _simpo(spec: Spec) -> bool:
 def margin(spec: Spec) -> Iterator[Finding]:
     """`margin`, the difference that SimPO demands between the scores of the two answers, needs `loss = simpo`.
 
-    Why it is bad: the other losses of cpo have no margin, so `margin` has no effect. If the spec states the default
-    value, this rule reports nothing.
+    Why it is bad: cpo's losses other than simpo have no margin, so `margin` has no effect. If the spec states the
+    default value, this rule reports nothing.
 
-    Without this rule: the trainer silently ignores `simpo_gamma`.
+    Without this rule: the trainer silently ignores `simpo_gamma`, TRL's argument for `margin`.
 
     Source: trl 1.16, 0.24 and 0.18 `cpo_trainer.py` (`cpo_loss`); confirmed by running it.
     """

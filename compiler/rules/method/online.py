@@ -23,8 +23,8 @@ NAMES = {
 only the trainer checks the values.
 """
 SUMMED = ("bnpo", "dr_grpo", "dapo", "cispo")
-"""grpo's losses that sum over tokens. If a complete sequence has one importance ratio, these losses weight each
-sequence by its length.
+"""grpo's losses that sum over tokens. With `level = sequence`, one importance ratio is used for all tokens of a
+sequence, so these losses weight each sequence by its length.
 """
 
 

@@ -342,7 +342,7 @@ def two_passes(spec: Spec) -> Iterator[Finding]:
     reentrant checkpointing delivers every gradient twice. trl 1.16 runs the model once.
 
     Without this rule: RuntimeError or AssertionError in the first step. Under ZeRO-1, and with smaller buckets under
-    ZeRO-3, the gradients of both passes are added, which is correct.
+    ZeRO-3, the gradients of the chosen and of the rejected answer are added, which is correct.
 
     Source: trl 0.18 `reward_trainer.py` (`compute_loss`), deepspeed 0.16.8 `stage3.py`
     (`__reduce_and_partition_ipg_grads`); confirmed by running it with ddp, zero1, zero2 and zero3.

@@ -124,7 +124,7 @@ def scaled_against_the_loss(spec: Spec) -> Iterator[Finding]:
     """
     if _losses(spec) == ["dr_grpo"] and not spec.written("method.scale_rewards"):
         yield Finding(
-            spec.location("method.loss", "rewards are divided by the spread of their group"),
+            spec.location("method.loss", "rewards are divided by the standard deviation of their group"),
             "`loss = dr_grpo` alone is not Dr. GRPO: the rewards are scaled",
             write("scale_rewards = none", ", or `scale_rewards = group` to say that this is intended"),
         )

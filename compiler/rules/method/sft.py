@@ -31,7 +31,8 @@ def loss_mask(spec: Spec) -> Iterator[Finding]:
     sources or evaluation sets of the spec have several formats, each of the two settings applies only to the rows that
     it can mask. At least one training source must have such rows.
 
-    Why it is bad: rows of another format do not contain the turns or the completion that the mask selects.
+    Why it is bad: `assistant_only` masks all but the assistant's turns, and `completion_only` masks all but the
+    completion. Rows of other formats have neither.
 
     Without this rule: `completion_only` on conversations silently masks nothing and trains on all tokens, in trl 1.16
     and 0.18; `assistant_only` on text raises ValueError after the model is loaded.

@@ -165,7 +165,7 @@ def limits(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: without tools, `tool_turns` and `tool_timeout` have nothing to limit.
 
-    Without this rule: nothing is reported, and nothing reads the two settings.
+    Without this rule: nothing is reported, and nothing reads `tool_turns` or `tool_timeout`.
 
     Source: trl 1.16 `grpo_trainer.py` (`_tool_call_loop`); confirmed by running it.
     """

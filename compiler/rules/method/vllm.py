@@ -37,7 +37,8 @@ def vllm_takes_the_gpu(spec: Spec) -> Iterator[Finding]:
     Why it is bad: vLLM reserves its share when the run starts, and the trained model, its gradients and activations
     need the rest.
 
-    Without this rule: OutOfMemoryError, or vLLM refuses to start because the model already has some of the memory.
+    Without this rule: OutOfMemoryError, or vLLM refuses to start because the trained model already occupies a part of
+    the memory.
 
     Source: vLLM `gpu_memory_utilization`; trl 1.16 `vllm_generation.py`.
     """
@@ -59,7 +60,7 @@ for vLLM's cache.
 @rule("XP699", "vllm-cannot-hold-the-model")
 def vllm_too_small(spec: Spec) -> Iterator[Finding]:
     """The share of a GPU that a colocated vLLM takes (`gpu_memory`) must hold the model's weights in bf16, divided by
-    `tensor_parallel`, and some of the cache.
+    `tensor_parallel`, and a part of the cache of keys and values (at least a tenth of the weights' size).
 
     Why it is bad: vLLM loads a second copy of the weights into its share.
 
@@ -252,7 +253,7 @@ def another_mode(spec: Spec) -> Iterator[Finding]:
     vLLM has no port and no timeout. The memory and the parallelism of a server are set by the command that starts the
     server.
 
-    Why it is bad: a setting of the other mode has no effect.
+    Why it is bad: a vLLM in the mode `colocate` ignores settings of the mode `server`, and the other way round.
 
     Without this rule: nothing is reported; each argument is read in one mode only.
 

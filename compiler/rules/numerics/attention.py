@@ -30,8 +30,8 @@ def flash_hardware(spec: Spec) -> Iterator[Finding]:
     """Flash attention needs a GPU of compute capability 8.0 or later, and a model in fp16 or bf16. flash3 does not run
     on Blackwell.
 
-    Why it is bad: other GPUs and dtypes have no kernels for flash attention. FlashAttention-3 has kernels for Ampere,
-    Ada and Hopper (capability 8.x and 9.x).
+    Why it is bad: flash attention has no kernels for older GPUs or for fp32. FlashAttention-3 has kernels only for
+    Ampere, Ada and Hopper (capability 8.x and 9.x).
 
     Without this rule: transformers does not check the capability for flash2, and the kernel raises an error at the
     first forward pass. For fp32, transformers warns before that error. flash3 on Blackwell ends with "no kernel image"

@@ -26,8 +26,8 @@ def batch_does_not_divide(spec: Spec) -> Iterator[Finding]:
     Why it is bad: transformers has no setting for the global batch. It multiplies micro-batch, accumulation and
     processes, so a wrong accumulation trains with another batch size than intended.
 
-    Without this rule: nothing is reported, except that DeepSpeed refuses numbers in its file that do not match, after
-    the data is tokenized.
+    Without this rule: only DeepSpeed reports this, after the data is tokenized: it refuses a deepspeed.json in which
+    the numbers do not match.
 
     Source: transformers 5.23 `Trainer.get_total_train_batch_size`; deepspeed 0.19.8 `runtime/config.py`.
     """
@@ -86,7 +86,7 @@ def _plural(spec: Spec) -> str:
 
 def _on_another_line(primary: Label, others: list[Label | None]) -> bool:
     """Whether at least one label in `others` is on another line of the spec than the label `primary`. If all labels are
-    on the line of `primary`, the message prints this line anyway.
+    on the line of `primary`, the snippet of the message shows this line anyway.
     """
     line = primary.source.position(primary.span.start)[0]
     return any(o is not None and o.source.position(o.span.start)[0] != line for o in others)

@@ -19,7 +19,7 @@ LOADS_ONCE = "fsdp_cpu_ram_efficient_loading"
 MULTIPLE = 16
 """torchao needs matrices whose number of rows and number of columns are both divisible by this."""
 NOT_LINEAR = ("gpt2", "openai-gpt")
-"""Families whose layers are of transformers' class Conv1D. torchao does not replace these layers."""
+"""Families whose linear layers are of transformers' class Conv1D. torchao does not convert these layers to fp8."""
 
 
 def _bf16(spec: Spec, fact: str, message: str, *more: str) -> Finding:

@@ -94,8 +94,8 @@ def fused_kto(spec: Spec) -> Iterator[Finding]:
     Why it is bad: the fused loss looks for the decoder and the output head in the model and calls them directly. DDP's
     wrapper has neither a decoder nor a head, and under ZeRO-3 the head's weights are not gathered.
 
-    Without this rule: AttributeError or RuntimeError at the first step; for adapters, a precomputed reference and other
-    losses, ValueError in the trainer's constructor.
+    Without this rule: AttributeError or RuntimeError at the first step; for adapters, a precomputed reference and
+    losses other than `kto`, ValueError in the trainer's constructor.
 
     Source: trl 0.18 `kto_trainer.py` `_compute_loss_liger`; confirmed by running it with ddp, zero1, zero2 and zero3 on
     two processes.

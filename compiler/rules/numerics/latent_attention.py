@@ -22,11 +22,11 @@ STATED: tuple[Path, ...] = (
     "lora.bits",
     "lora.modules_to_save",
 )
-"""Settings of an adapter. If a finding has an edit, the edit writes `targets` after the first of these settings that
-the spec states.
+"""Settings of an adapter. If a finding has to insert `targets` into the spec, it inserts `targets` after the first of
+these settings that the spec states.
 """
 INDEXED = ("indexer", "wq_b", "wk", "weights_proj")
-"""Names of the indexer module and of its linear layers."""
+"""Names of the indexer, the module that selects tokens for sparse attention, and of the indexer's linear layers."""
 
 
 @rule("XP346", "rotated-latent-attention")

@@ -325,7 +325,7 @@ def flash_does_not_isolate(spec: Spec) -> Iterator[Finding]:
         )
         return
     plain = flash_mixes_documents(spec, known) and known.packing not in OWN_STATE
-    why = f"{known.model_type} does not pass on where documents end" if plain else _why_state_leaks(spec, known)
+    why = f"{known.model_type} does not tell the kernel where documents end" if plain else _why_state_leaks(spec, known)
     ways = ["`attn = eager` with `packing(isolate=mask)`"] if mask_is_exact(spec) and name == "batch.packing" else []
     yield Finding(
         spec.location(name, f"the family is {known.model_type}"),

@@ -27,7 +27,9 @@ PACKED_NAME = re.compile(
 for another program, such as `-ONNX`.
 """
 FOREIGN = ("ONNX", "OPENVINO", "MLC", "EXL2", "EXL3")
-"""Those endings in PACKED_NAME that name a format of another program. transformers does not read such formats."""
+"""Those endings in PACKED_NAME, such as `-ONNX`, that name a format for another program. transformers cannot read these
+formats.
+"""
 
 
 @rule("XP171", "quantized-by-its-name")
@@ -153,7 +155,7 @@ def bf16_positions(spec: Spec) -> Iterator[Finding]:
 def tf32_before_ampere(spec: Spec) -> Iterator[Finding]:
     """`tf32` needs a GPU of compute capability 8.0 or later.
 
-    Why it is bad: other hardware has no TensorFloat-32.
+    Why it is bad: CPUs and GPUs older than Ampere have no TensorFloat-32.
 
     Without this rule: building the arguments raises ValueError.
 

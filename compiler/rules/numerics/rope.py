@@ -152,8 +152,8 @@ def not_needed(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP170", "original-beyond-the-context", "warning")
 def original_beyond_the_context(spec: Spec) -> Iterator[Finding]:
-    """`original`, the length of the context before the scaling, must not be longer than the model's own context. It is
-    shorter only for a model that was trained on a shorter context than its config.json states.
+    """`original`, the length of the context before the scaling, must not be longer than the model's own context.
+    `original` should be shorter only if the model was trained on a shorter context than its config.json states.
 
     Why it is bad: yarn and llama3 scale only those frequencies that turn too slowly for `original` tokens. If
     `original` is the scaled length instead of the original length, other frequencies are scaled, and the model's

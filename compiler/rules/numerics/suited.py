@@ -28,8 +28,8 @@ def overflows(spec: Spec) -> Iterator[Finding]:
     Why it is bad: activations above 65,504 become infinite in fp16, and the loss NaN. Loss scaling protects gradients
     only.
 
-    Without this rule: the loss is 0 or NaN from the first steps on, or the scale of the loss falls at every step and no
-    weight changes.
+    Without this rule: the loss is 0 or NaN from the first steps on, or the loss scale falls at every step and no weight
+    changes.
 
     Source: transformers issues 36822 and 39972; unsloth `loader.py` (`FORCE_FLOAT32`).
     """

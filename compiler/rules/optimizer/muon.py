@@ -55,7 +55,7 @@ def scale_of_another_muon(spec: Spec) -> Iterator[Finding]:
     0.2 x sqrt(the matrix's longer side), which is 9 for a matrix of 2,048 x 2,048. With `original`, a learning rate for
     AdamW is too low.
 
-    Without this rule: DeepSpeed silently trains with its own scale.
+    Without this rule: DeepSpeed silently scales the updates as with `adjust_lr = original`.
 
     Source: deepspeed 0.19.8 `runtime/zero/muon/original_muon.py` (`_aspect_ratio_scale`), torch 2.13 `optim/_muon.py`
     (`_adjust_lr`); confirmed by running it.

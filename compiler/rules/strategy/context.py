@@ -36,7 +36,8 @@ def needs_fsdp2(spec: Spec) -> Iterator[Finding]:
     which accelerate 1.4 lacks. Under ZeRO, it is a sequence group of DeepSpeed, which accelerate supports from version
     1.12 on.
 
-    Without this rule: with another strategy `accelerate launch` starts all processes, and each raises ValueError.
+    Without this rule: with a strategy other than FSDP2 and ZeRO, `accelerate launch` starts all processes, and each
+    raises ValueError.
 
     Source: accelerate 1.15 `state.py`, `commands/launch.py`, `parallelism_config.py`; confirmed by running it.
     """
@@ -123,7 +124,7 @@ def attention(spec: Spec) -> Iterator[Finding]:
     Why it is bad: under FSDP2 only sdpa can pass the keys and values of a sequence's pieces around the ranks. Under
     ZeRO, accelerate refuses eager and flex.
 
-    Without this rule: under FSDP2 the trainer refuses the attention in the first step.
+    Without this rule: under FSDP2 the trainer refuses any attention but sdpa in the first step.
 
     Source: transformers 5.23 `Trainer._prepare_context_parallel_inputs`; torch 2.13
     `distributed/tensor/experimental/_context_parallel`; accelerate 1.15 `DeepSpeedSequenceParallelConfig`; confirmed by

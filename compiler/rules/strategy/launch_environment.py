@@ -38,8 +38,8 @@ OWNERS = {
 decides it".
 """
 STAGED = "XPC_STAGED"
-"""The only variable with a reserved prefix that `env` may set. Its value is a folder that `launch.sh --stage` fills;
-the run reads this folder instead of the hub.
+"""The only variable with the reserved prefix `XPC_` that `env` may set. Its value is a folder that `launch.sh --stage`
+fills; the run reads this folder instead of the hub.
 """
 
 
@@ -123,8 +123,8 @@ def against_the_spec(spec: Spec) -> Iterator[Finding]:
     not with `compile`, and NCCL_SOCKET_IFNAME=lo not with several nodes. PYTORCH_ALLOC_CONF=expandable_segments:True
     cannot be combined with vLLM's sleep mode in the training processes (`vllm(sleep=true)`).
 
-    Why it is bad: the variable takes precedence over the setting. A process without a GPU makes the run fail, a tracker
-    that is off records nothing, and a run without the hub cannot push to it.
+    Why it is bad: an environment variable takes precedence over the setting that it contradicts. A process without a
+    GPU makes the run fail, a tracker that is off records nothing, and a run without the hub cannot push to it.
 
     Without this rule: "CUDA error: invalid device ordinal" when the run starts. With WANDB_MODE=disabled nothing is
     reported. With WANDB_DISABLED transformers 4 says that wandb is not installed, and transformers 5 ignores it. With
@@ -181,7 +181,7 @@ def _of_the_gpus(spec: Spec, name: str, value: str) -> tuple[str, str] | None:
     if name in ALLOCATOR and "expandable_segments:true" in value.replace(" ", "").lower() and _asleep(spec):
         version = tuple(map(int, spec.stack.requirements(vllm=True)["vllm"].split(".")[:2]))
         if name == ALLOCATOR[0] or version < TOGGLES:
-            return "vLLM's sleep mode cannot free such segments", "write `vllm(sleep=false)`"
+            return "vLLM's sleep mode cannot free expandable segments", "write `vllm(sleep=false)`"
     return None
 
 
@@ -253,7 +253,7 @@ def shapes(spec: Spec) -> Iterator[Finding]:
     KEY=VALUE:EFFECT or KEY:EFFECT as in kubectl, where EFFECT is NoSchedule, PreferNoSchedule or NoExecute. A node
     selector is KEY=VALUE. A mount is HOST:CONTAINER, two absolute folders, with `:ro` at the end for a read-only mount.
 
-    Why it is bad: the scheduler does not understand other forms.
+    Why it is bad: a scheduler cannot read a toleration, a node selector or a mount of another form.
 
     Without this rule: the API server refuses the pod, a pod waits for a node that does not exist, or the container is
     not started.
@@ -277,7 +277,7 @@ def shapes(spec: Spec) -> Iterator[Finding]:
 
 
 def taint_fault(text: str) -> str:
-    """The reason why `text` is not a legal taint, such as `gpu=true:NoSchedule`, or "" if it is one."""
+    """The reason why `text` is not a legal taint. "" for a legal taint, such as `gpu=true:NoSchedule`."""
     taint, colon, effect = text.partition(":")
     if colon and effect not in ("NoSchedule", "PreferNoSchedule", "NoExecute"):
         return "the effect is NoSchedule, PreferNoSchedule or NoExecute"
@@ -286,7 +286,7 @@ def taint_fault(text: str) -> str:
 
 
 def label_fault(text: str) -> str:
-    """The reason why `text` is not a legal label, such as `disk=ssd`, or "" if it is one."""
+    """The reason why `text` is not a legal label. "" for a legal label, such as `disk=ssd`."""
     key, equals, value = text.partition("=")
     name = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
     if not equals or not re.fullmatch(rf"([a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?/)?{name}", key):
@@ -297,7 +297,7 @@ def label_fault(text: str) -> str:
 
 
 def mount_fault(text: str) -> str:
-    """The reason why `text` is not a legal mount, such as `/data:/data:ro`, or "" if it is one."""
+    """The reason why `text` is not a legal mount. "" for a legal mount, such as `/data:/data:ro`."""
     parts = text.split(":")
     if len(parts) not in (2, 3) or not all(one.startswith("/") for one in parts[:2]):
         return "a mount is two absolute folders with a colon between them"

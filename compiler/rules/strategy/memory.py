@@ -159,7 +159,9 @@ _latest: tuple[Spec, tuple[Memory, str] | None] | None = None
 
 
 def _verdict(spec: Spec) -> tuple[Memory, str] | None:
-    """Predict the memory of the run, and the plan's verdict on it. `_predicted` caches the result."""
+    """The predicted memory of the run, and the plan's verdict on this memory, such as TIGHT. `_predicted` caches the
+    result.
+    """
     if spec.hardware.gpu is None or spec.wrong or oversized_states(spec):
         return None
     held = _planned(spec)

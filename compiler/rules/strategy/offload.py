@@ -54,8 +54,9 @@ def offload_replaces_optimizer(spec: Spec) -> Iterator[Finding]:
     versions of these two only. With `zero_force_ds_cpu_optimizer = false` in `extra deepspeed`, torch's own optimizers
     are legal, too.
 
-    Why it is bad: accelerate replaces every other optimizer by an Adam without decoupled weight decay. paged_adamw and
-    paged_lion are replaced by the same algorithm without paging, so for these two the rule only warns.
+    Why it is bad: accelerate replaces every optimizer other than AdamW and Lion by an Adam without decoupled weight
+    decay. It replaces paged_adamw and paged_lion by the same algorithm without paging, so for these two the rule only
+    warns.
 
     Without this rule: for most optimizers, nothing is reported. Adagrad raises TypeError.
 

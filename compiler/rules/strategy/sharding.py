@@ -120,9 +120,9 @@ def setting_of_another_strategy(spec: Spec) -> Iterator[Finding]:
     """A setting of DeepSpeed needs a ZeRO strategy, and a setting of FSDP needs an FSDP strategy. Buckets and copies of
     gradients are settings of DeepSpeed; resharding and state dicts are settings of FSDP; `shard` is a setting of hsdp.
 
-    Why it is bad: a setting of the other library has no effect.
+    Why it is bad: a setting of FSDP has no effect under ZeRO, and a setting of DeepSpeed has none under FSDP.
 
-    Without this rule: nothing is reported, and a setting of the other library is ignored.
+    Without this rule: nothing is reported, and the setting is ignored, such as a bucket size of DeepSpeed under FSDP.
 
     Source: deepspeed 0.19.8 `runtime/zero/config.py`; accelerate 1.15 `FullyShardedDataParallelPlugin`.
     """
@@ -183,7 +183,8 @@ def sharded_8bit(spec: Spec) -> Iterator[Finding]:
 def hybrid_mesh(spec: Spec) -> Iterator[Finding]:
     """hsdp needs at least two groups of equal size, each of more than one process.
 
-    Why it is bad: each group keeps a copy of the model, and hsdp shards this copy over the processes of the group.
+    Why it is bad: hsdp divides the processes into groups. Each group keeps a copy of the model, and shards this copy
+    over its processes.
 
     Without this rule: if the processes cannot be divided into equal groups, the device mesh cannot be built. A single
     group is the same as fsdp, and groups of one process shard nothing.
@@ -301,9 +302,9 @@ def sharded_weights_only(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP582", "adapter-lost-on-resume")
 def adapter_lost_on_resume(spec: Spec) -> Iterator[Finding]:
-    """Adapters under FSDP need a kind of checkpoint from which the complete adapter can be restored. On trl-1.16, these
-    are the checkpoints of FSDP2. On trl-0.24, they need `state_dict = sharded`, which is the default for adapters on
-    that target.
+    """Adapters under FSDP need a kind of checkpoint from which the complete adapter can be restored. On trl-1.16, every
+    checkpoint of FSDP2 is of this kind. On trl-0.24, only a checkpoint with `state_dict = sharded` is; this is the
+    default for adapters on trl-0.24.
 
     Why it is bad: a resumed run continues with an adapter that is partly or completely untrained, at the learning rate
     and with the optimizer states of a later step.
