@@ -147,7 +147,9 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
 
 
 def _in_no_part(spec: Spec, family: str) -> Iterator[Finding]:
-    """Report names in `freeze` that no module has, for families that are only in modules.json, such as MoEs."""
+    """Report names in `freeze` that no module of the model has. This check is for families whose modules only
+    modules.json lists, such as mixtures of experts.
+    """
     inside, outside = named_parts(spec)
     places: tuple[tuple[NamesPath, tuple[str, ...], str], ...] = (
         ("freeze.layer_modules", inside, "in"), ("freeze.except_modules", outside, "outside of"),

@@ -32,9 +32,9 @@ READ_BY_THE_KERNEL = ("out_proj", "conv1d")
 
 
 def adaptable(spec: Spec) -> str:
-    """modules.json (compiler/stacks) marks with letters which kinds of adapters a module can have. This function
-    returns the letter for the run's kind of adapters. `LORA` is the letter for LoRA, and for VeRA in models with Conv1D
-    layers such as GPT-2. For any other kind it is `OFT`, which marks only linear layers.
+    """The mark of those modules in modules.json (compiler/stacks) that can have the run's kind of adapters. For LoRA,
+    and for VeRA in models with Conv1D layers such as GPT-2, the mark is `LORA`. For any other kind of adapters it is
+    `OFT`, which only linear layers have.
     """
     return LORA if spec.low_rank or (spec.flag("vera") and spec.model.model_type in CONVOLUTIONS) else OFT
 

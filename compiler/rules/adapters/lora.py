@@ -186,8 +186,8 @@ def no_module(spec: Spec) -> Iterator[Finding]:
 
 def _better(spec: Spec, targets: Sequence[str], kept: list[str], legal: tuple[str, ...]) -> tuple[str, bool]:
     """Return a pair: the text `targets = [...]` to suggest, and whether every wrong name has a likely correction, such
-    as `q_proj` for `Q_PROJ`. If a wrong name has no likely correction, the text has only the legal names of `targets`;
-    without legal names, it is "".
+    as `q_proj` for `Q_PROJ`. If a wrong name has no likely correction, the text has only those names of `targets` that
+    are legal. "" if no name is legal.
     """
     from xpc.compiler.suggest.likeness import likely_modules  # imported here, because only a wrong target needs it
 

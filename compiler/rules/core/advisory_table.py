@@ -132,8 +132,8 @@ FACTS = {
     "batched_evaluation": batched_evaluation,
     "decays_norms": _decays_norms,
 }
-"""`when` of an advisory may contain these conditions, in addition to settings. Each condition is mapped to its test:
-`accumulates = true`, for example, requires a spec with accumulation.
+"""Conditions that `when` of an advisory may contain, in addition to settings. Each is mapped to a function that tests a
+spec: `accumulates = true`, for example, requires a spec with accumulation.
 """
 
 

@@ -14,7 +14,7 @@ from xpc.compiler.spec import Spec
 
 Condition = Callable[[Spec], bool]
 FEW = 2**16
-"""A source with at least this many rows certainly has more rows than a batch."""
+"""A source with at least this many rows certainly has more rows than one batch of any run."""
 
 
 def always(spec: Spec) -> bool:

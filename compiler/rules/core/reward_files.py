@@ -84,8 +84,9 @@ def _own(function: ast.AST) -> Iterator[ast.AST]:
 
 
 def undescribed(code: bytes, name: str) -> str | None:
-    """transformers' `get_json_schema` describes a tool by its docstring and type hints. Return what they lack, or None
-    if nothing is missing or the function cannot be read. Functions whose name begins with an underscore are not tools.
+    """The reason why the model cannot use a function as a tool: it is a generator, or `get_json_schema` of transformers
+    cannot describe it, because a type hint or a part of the docstring is missing. None if there is no such reason, or
+    if the function cannot be read. Functions whose name begins with an underscore are not tools.
     """
     found = _function(code, name)
     if found is None or name.rpartition(".")[2].startswith("_"):

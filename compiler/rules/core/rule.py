@@ -108,8 +108,8 @@ class Rule:
 
 def unsupported_choice(spec: Spec, setting: TextPath, named: str, help: str) -> Iterator[Finding]:
     """Report a choice, such as an optimizer, that the target does not support. The reason comes from the target's
-    table, such as `optimizers_lacking`. `named` is the phrase for the choice in the message: in `{} schedule`, `{}` is
-    replaced by the choice. In `help`, `{}` is replaced by the name of a target that supports the choice.
+    table, such as `optimizers_lacking`. `named` is the phrase for the choice in the message: `{} schedule` becomes
+    `greedy schedule`. In `help`, `{}` is replaced by the name of a target that supports the choice.
     """
     name = spec.text(setting)
     reason = spec.stack.lacking(f"{setting}s").get(name)

@@ -17,8 +17,9 @@ SWAPPED = (
     ),
     (("chosen",), ("rejected",)),
 )
-"""Two pairs, each of two groups of usual column names: prompts and their answers, and chosen and rejected answers. With
-these names, the rule `columns_swapped` recognizes two columns that are stated in the wrong order.
+"""Usual names of the columns that come first and second in a format: a prompt and its answer, or a chosen and a
+rejected answer. If `columns` states an answer before a prompt, or a rejected before a chosen answer, the rule
+`columns_swapped` reports it.
 """
 WORSE = ("rejected", "rejected_response", "rejected_answer", "negative", "bad", "bad_answer", "wrong_answer", "worse")
 """Usual names of columns with the rejected answer of a preference pair."""

@@ -132,7 +132,9 @@ def role_of_another_format(spec: Spec) -> Iterator[Finding]:
 
 
 def _standard_role(role: str) -> str | None:
-    """The role for which another name stands, such as `user` for `human` and for `User`. None for any other name."""
+    """The standard role that a name of a role means: `user` for `human` and for `User`. None if the name means no
+    standard role.
+    """
     plain = role.strip().lower()
     return STANDARD_ROLES.get(plain, plain if plain in ROLES else None)
 

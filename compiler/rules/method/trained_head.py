@@ -13,7 +13,7 @@ from xpc.grammar.diagnostic import Label
 WHEN = states_its_class
 
 OTHER_HEADS = ("SequenceClassification", "TokenClassification", "QuestionAnswering", "MultipleChoice")
-"""Endings of the names of classes whose head does not predict text."""
+"""Endings of the names of classes, such as `Qwen2ForSequenceClassification`, whose head does not predict text."""
 WITH_A_HEAD = ("LMHeadModel", "DoubleHeadsModel", "LMModel")
 """Endings of the names of older classes that have a head for text, such as `LMHeadModel`. They must be listed, because
 names of classes without a head end with `Model`, too.

@@ -260,7 +260,9 @@ def wsd_decay(spec: Spec) -> Iterator[Finding]:
 
 
 NEUTRAL = {"optimizer.weight_decay": 0.0, "optimizer.clip": 0.0}
-"""Maps settings to the value that switches them off. Every optimizer accepts these values."""
+"""Maps each setting to the value that switches it off, such as a weight decay of 0. Every optimizer accepts this
+value.
+"""
 
 
 @rule("XP206", "unused-moments", "warning")

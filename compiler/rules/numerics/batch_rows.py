@@ -88,7 +88,7 @@ def everything_dropped(spec: Spec) -> Iterator[Finding]:
 
 
 def _rows(spec: Spec) -> int | None:
-    """The number of training rows. None if the number is unknown. None also if the rule XP553 reports that a file lacks
-    a column, because such a file may have its list of rows inside one object.
+    """The number of training rows. None if the number is unknown. None also if a file lacks a column (XP553): such a
+    file may be one object that contains the rows in a list, so its rows are not counted.
     """
     return None if any(map(lacks_columns, spec.files)) else trained(spec)

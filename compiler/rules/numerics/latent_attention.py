@@ -59,7 +59,7 @@ def rotated(spec: Spec) -> Iterator[Finding]:
 
 
 def _with_targets(spec: Spec, fact: str, message: str, layers: str) -> Finding:
-    """A finding about the adapter's targets. Its help and its edit state other targets (`layers`)."""
+    """A finding about the adapter's targets. It suggests the targets in `layers`, which an editor can insert."""
     targets = f"targets = [{layers}]"
     if isinstance(spec.get("lora.targets"), tuple):
         return Finding(spec.location("lora.targets", fact), message, write(targets), (spec.model.label,))

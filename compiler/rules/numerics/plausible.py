@@ -128,7 +128,7 @@ def _scale(spec: Spec) -> Iterator[Finding]:
 
 
 def _betas(spec: Spec) -> Iterator[Finding]:
-    """Report betas of Adam with which averages include hardly any steps, and betas in reversed order."""
+    """Report betas of Adam that are so small that Adam averages over hardly any steps, and betas in reversed order."""
     betas = spec.get("optimizer.betas")
     if not spec.written("optimizer.betas") or spec.text("optimizer") not in ranges.ADAM or not isinstance(betas, tuple):
         return

@@ -27,9 +27,7 @@ PACKED_NAME = re.compile(
 for another program, such as `-ONNX`.
 """
 FOREIGN = ("ONNX", "OPENVINO", "MLC", "EXL2", "EXL3")
-"""Those endings in PACKED_NAME, such as `-ONNX`, that name a format for another program. transformers cannot read these
-formats.
-"""
+"""Those endings in PACKED_NAME, such as `-ONNX`, that name a format which transformers cannot read."""
 
 
 @rule("XP171", "quantized-by-its-name")

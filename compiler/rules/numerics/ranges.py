@@ -26,9 +26,9 @@ ONLINE = ("grpo", "rloo")
 PREFERENCES = ("dpo", "orpo", "cpo", "kto")
 SUPERVISED = ("sft", "reward")
 FULL, LOW_RANK = ("",), ("lora", "qlora")
-"""Values of `Range.adapters`: FULL is without adapters, and LOW_RANK is low-rank adapters."""
+"""Values of `Range.adapters`: FULL stands for runs without adapters, and LOW_RANK for runs with LoRA."""
 LARGE = 3_000_000_000
-"""A model with at least this many parameters counts as large."""
+"""Models with at least this many parameters have ranges of their own for some settings, such as the learning rate."""
 
 
 @record

@@ -38,11 +38,11 @@ HIGHER = (
     "log_odds_ratio",
     "logps/chosen",
 )
-"""Names of metrics, or the last parts of names. If LOWER lists a metric, lower values are better. If HIGHER lists it,
-higher values are better.
+"""Metrics for which lower values are better (LOWER), and metrics for which higher values are better (HIGHER). An entry
+may also be the last part of a name: `loss` stands for `eval_loss`, too.
 """
 SHOWN = 12
-"""A label lists at most this many metrics."""
+"""A diagnostic lists at most this many metrics."""
 FUNCTIONS = {"cosine": "cosine_scaled_reward", "length": "len_reward"}
 """Maps the name of a reward to its name in metrics: `cosine` is reported as `cosine_scaled_reward`. For a reward that
 is not listed, the name in metrics is its own name with the ending `_reward`.

@@ -96,7 +96,7 @@ def setting_of_another_schedule(spec: Spec) -> Iterator[Finding]:
 
 
 def _reaches(setting: str, stack: Stack) -> bool:
-    """Whether the stack's transformers has an argument for the schedule's setting: `timescale` or `warmup_lr`."""
+    """Whether the stack's transformers has an argument for `setting`, which is `timescale` or `warmup_lr`."""
     schedule, keyword = {
         "timescale": ("inverse_sqrt", "timescale"),
         "warmup_lr": ("cosine_warmup_with_min_lr", "warmup_lr_rate"),
