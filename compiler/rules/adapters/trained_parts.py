@@ -146,7 +146,8 @@ def not_linear(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP499", "rotation-that-does-not-divide", reads=("lora.targets",))
 def blocks_divide(spec: Spec) -> Iterator[Finding]:
-    """OFT's `block_size` (or `rank`, the number of blocks) must divide the inputs of every layer that it rotates.
+    """OFT's `block_size` (or `rank`, the number of blocks) must divide the number of inputs of every layer that OFT
+    rotates.
 
     Why it is bad: PEFT uses another block size than the spec and adapter_config.json state.
 

@@ -43,8 +43,8 @@ def split_not_there(spec: Spec) -> Iterator[Finding]:
             continue
         names = tuple(part.inside(source) for part in source.parts)
         there = folders.splits(names)
-        known = f"the files in it are called {', '.join(there)}"
-        other = f"{known}; write `split = {there[-1]}`, or name a file `{split[:40]}`"
+        known = f"the folder has files only for {', '.join(there)}"
+        other = f"{known}; write `split = {there[-1]}`, or rename a file to `{split[:40]}`"
         if split == "train":
             other = f"{known}; name the file to train on, or rename a file to `train`"
         help = other if there else known
@@ -61,8 +61,8 @@ def split_not_there(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP581", "files-of-two-kinds")
 def two_kinds(spec: Spec) -> Iterator[Finding]:
-    """The files of one split must all be of one kind, because one reader reads them: JSON and JSON lines, CSV, Parquet,
-    or text.
+    """The files of one split must all be of one kind: JSON (or JSON Lines), CSV, Parquet, or text. The datasets library
+    uses a single reader for all files of a split.
 
     Why it is bad: part of the data would be missing from the run.
 

@@ -34,7 +34,7 @@ def no_length_left(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP656", "limits-beyond-seq", "warning")
 def limits_beyond_seq(spec: Spec) -> Iterator[Finding]:
-    """`max_tokens` and `min_tokens` should not be larger than `seq`, and `max_prompt` should be smaller.
+    """`max_tokens` and `min_tokens` should not be larger than `seq`, and `max_prompt` should be smaller than `seq`.
 
     Why it is bad: `max_tokens` drops long rows so that no row is cut. If `max_tokens` is above `seq`, rows with more
     than `seq` and up to `max_tokens` tokens are still cut. If `min_tokens` is above `seq`, only rows longer than `seq`
@@ -55,7 +55,7 @@ def limits_beyond_seq(spec: Spec) -> Iterator[Finding]:
     ):
         yield Finding(
             spec.location("method.max_prompt", f"`seq` is {seq}"),
-            f"a prompt of {prompt:,} tokens leaves no room for its answers in {seq:,}",
+            f"a prompt of {prompt:,} tokens leaves no room for its answers in seq = {seq:,}",
             write(f"max_prompt = {max(1, seq // 2)}", f", or `seq = {prompt * 2}`"),
             (spec.label("batch.seq", "prompt and answer"),),
         )
@@ -68,9 +68,9 @@ def limits_beyond_seq(spec: Spec) -> Iterator[Finding]:
         if isinstance(limit, int) and limit > seq:
             yield Finding(
                 spec.location(path),
-                f"rows of up to {limit:,} tokens are kept, and cut at {seq:,}"
+                f"rows of up to {limit:,} tokens are kept, and cut at seq = {seq:,}"
                 if name == "max_tokens"
-                else f"only rows of at least {limit:,} tokens are kept, and each is cut at {seq:,}",
+                else f"only rows of at least {limit:,} tokens are kept, and each is cut at seq = {seq:,}",
                 write(f"{name} = {seq}", f", or `seq = {limit}`"),
                 (spec.label("batch.seq", "the longest sequence"),),
             )

@@ -48,9 +48,9 @@ def shares(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             missing.label,
             f"`{missing.name[:80]}` has no share of the mixture, but `{stated[0].name[:80]}` has one",
-            f"`share = {_percent(rest)}` is left: all shares together are 100%"
+            f"`share = {_percent(rest)}` makes the sum of all shares 100%"
             if rest > TOLERANCE
-            else "give each source a `share`; all shares together are 100%",
+            else "give each source a `share`, so that the sum of all shares is 100%",
             (stated[0].share_label,),
         )
         return

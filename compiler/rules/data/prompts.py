@@ -62,8 +62,8 @@ def _not_there(source: DataSource, name: str, location: Label) -> Finding:
 @rule("XP770", "prompt-template-without-a-prompt")
 def template_without_prompt(spec: Spec) -> Iterator[Finding]:
     """`prompt_template` needs rows with a prompt column. It cannot be combined with `format = alpaca`, which already
-    puts words around the prompt, or with `context`, which already adds a column to it. Rows of messages cannot have a
-    `prompt_template`, because a chat template renders them.
+    puts words around the prompt, or with `context`, which already adds a column to the prompt. Rows of messages cannot
+    have a `prompt_template`, because a chat template renders them.
 
     Why it is bad: the template could not build a prompt for rows without a prompt column.
 

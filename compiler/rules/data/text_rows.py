@@ -51,8 +51,8 @@ def no_documents(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP197", "text-cut-away", "warning")
 def cut_away(spec: Spec) -> Iterator[Finding]:
-    """At least half of the text of a local file should be within `seq`. A text is cut at `seq`, unless `long = chunk`
-    or packing (`strategy = wrapped` or `bfd_split`) splits it, or `max_tokens` drops it. xpc check does not
+    """A run should train on at least half of the text of a local file. A text is cut at `seq` tokens, unless `long =
+    chunk` or packing (`strategy = wrapped` or `bfd_split`) splits it, or `max_tokens` drops it. xpc check does not
     tokenize: it counts six characters as a token. Most tokens are shorter, so at least the reported share is lost.
     `data(long=cut)` states that the cut is intended.
 

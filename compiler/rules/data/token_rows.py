@@ -168,7 +168,7 @@ MARKS = {
         "write -100 into `labels`, or 0 into `completion_mask`, for tokens that are not learned",
     ),
     "unlearned_end": (
-        "a beginning that is learned and an end that is not",
+        "learned tokens at its beginning, and an end that is not learned",
         "write 1 into masks, and the token into `labels`, where a token is learned",
     ),
     "various_ends": (

@@ -133,7 +133,8 @@ def partial_offload(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP444", "offload-to-nvme")
 def offload_to_nvme(spec: Spec) -> Iterator[Finding]:
-    """`device = "nvme"`, which offloads states to a disk, needs ZeRO-3, a path, and `strategy { offload }`.
+    """`device = "nvme"`, which offloads states to a disk, needs ZeRO-3, the path of a folder (`nvme_path`), and
+    `strategy { offload }`.
 
     Why it is bad: the run fails, or the states stay in host memory.
 

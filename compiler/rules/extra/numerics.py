@@ -19,8 +19,8 @@ FULL_EVAL = ("bf16_full_eval", "fp16_full_eval")
 @rule("XP350", "half-precision-evaluation", "warning")
 def half_evaluation(spec: Spec) -> Iterator[Finding]:
     """`bf16_full_eval` and `fp16_full_eval` cast the weights only for an evaluation outside of training, but a bundle
-    evaluates during training, where they have no effect. Under ZeRO, DeepSpeed also reads them as the precision of
-    training.
+    evaluates during training, where they have no effect. Under ZeRO, DeepSpeed also reads these two arguments as the
+    precision of training.
 
     Why it is bad: `bf16_full_eval` and `fp16_full_eval` have no effect, or make the run fail.
 

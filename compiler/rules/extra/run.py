@@ -168,8 +168,9 @@ def offloaded_cache(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP277", "padding-beyond-the-vocabulary")
 def padding_token(spec: Spec) -> Iterator[Finding]:
-    """`padding_value` of dpo on trl 0.18 must be the id of a token of the model, because it fills up the shorter rows
-    of a batch. In kto and orpo, it fills up rows of encoder-decoder models only, so this rule does not check it.
+    """`padding_value` of dpo on trl 0.18 must be the id of a token of the model, because trl fills up the shorter rows
+    of a batch with it. kto and orpo use `padding_value` for encoder-decoder models only, so this rule does not check it
+    there.
 
     Why it is bad: the model looks up the embedding of the padding value, as for any other token.
 

@@ -82,8 +82,8 @@ def another_vocabulary(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP647", "completions-of-nobody")
 def prompts_without_completions(spec: Spec) -> Iterator[Finding]:
-    """If distillation trains on rows that contain only prompts, `lmbda` must be 1. Below 1, some batches are trained on
-    completions from the data.
+    """If distillation trains on rows that contain only prompts, `lmbda` must be 1. With an `lmbda` below 1, some
+    batches are trained on completions from the data.
 
     Why it is bad: a row with only a prompt has no completion to learn from.
 

@@ -15,8 +15,9 @@ WHEN = chosen("method", "kto")
 
 @rule("XP638", "one-row-without-a-neighbour")
 def kto_batch(spec: Spec) -> Iterator[Finding]:
-    """kto needs at least two rows in a micro-batch. A larger number of accumulation steps does not help, because each
-    micro-batch still has one row. The loss `apo_zero_unpaired` needs only one row, because it has no KL term.
+    """kto needs at least two rows in a micro-batch. Accumulation does not make up for a micro-batch of one row, because
+    kto compares only rows of the same micro-batch. The loss `apo_zero_unpaired` needs only one row, because it has no
+    KL term.
 
     Why it is bad: kto estimates its KL term from the completions of the other rows in the micro-batch. A micro-batch of
     one row has no other rows.

@@ -131,7 +131,7 @@ def vllm_capability(spec: Spec) -> Iterator[Finding]:
         newer = able(lambda one: _version(one.requirements(vllm=True)["torch"]) >= FOR_BLACKWELL)
         yield Finding(
             spec.location(
-                "method.vllm", f"vLLM {vllm_version(spec)} needs torch {torch}, without kernels for {gpu.name}"
+                "method.vllm", f"vLLM {vllm_version(spec)} needs torch {torch}, which has no kernels for {gpu.name}"
             ),
             f"the vLLM of {spec.stack.name} cannot run on {gpu.name}",
             f"write `target {newer}`, or leave `vllm` out; transformers then generates",

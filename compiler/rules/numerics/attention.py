@@ -309,7 +309,7 @@ def family_target(spec: Spec) -> Iterator[Finding]:
     help = f"write `target {able(lambda one: not one.lacks_family(kind))}`"
     if all(one.lacks_family(kind) for one in every()):
         version = registry.newer_family(kind)
-        why = f"transformers {version} added it, and no target has that version" if version else "no target knows it"
+        why = f"the family came with transformers {version}, which no target has" if version else "no target knows it"
         help = f"{why}; if the model brings its own code, write `trust_remote_code` in `model`"
     yield Finding(
         spec.model.label,

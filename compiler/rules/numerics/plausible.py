@@ -42,7 +42,7 @@ WHEN = any_of(
 )  # fmt: skip
 def far_from_published(spec: Spec) -> Iterator[Finding]:
     """A number must not be far outside of the range that recipes and papers publish for the same method. For example,
-    AdamW with `eps = 1` is 1,000 times above its range. If the value is intended, silence the warning with a comment.
+    `eps = 1` is 1,000 times above the range for AdamW. If the value is intended, silence the warning with a comment.
 
     Why it is bad: a number far outside of the published range is nearly always a typing mistake or the number of
     another method, such as the learning rate of full training in a run with LoRA. The run learns nothing, or diverges.

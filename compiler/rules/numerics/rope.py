@@ -85,7 +85,7 @@ def not_known_later(spec: Spec) -> Iterator[Finding]:
         use = (
             "leave `tasks` out"
             if evaluated
-            else "load the adapter by the lines of its README.md, which set the scaling"
+            else "load the adapter with the code in its README.md, which sets the scaling"
         )
         yield Finding(
             spec.location("model.rope", "not saved in the adapter's folder"),
