@@ -215,9 +215,9 @@ def setting_without_images(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP218", "shortest-image", "warning")
 def shortest_image(spec: Spec) -> Iterator[Finding]:
-    """`seq` should leave room for the tokens of an image. A photograph has hundreds of tokens, so `seq` must be at
-    least 1,024. If the spec sets `max_pixels`, `seq` must instead be larger than the number of tokens of an image with
-    `max_pixels` pixels.
+    """`seq` should leave room for the tokens of an image. A photograph has hundreds of tokens, so `seq` should be at
+    least 1,024. If the spec sets `max_pixels`, `seq` should instead be larger than the number of tokens of an image
+    with `max_pixels` pixels.
 
     Why it is bad: a row with more than `seq` tokens makes the run fail, because an image cannot be cut. In Qwen2.5-VL,
     28 x 28 pixels are one token, so an image of 1,000 x 1,000 pixels has 1,296 tokens.

@@ -52,7 +52,7 @@ def _in_words(one: Tally, found: Survey, source: DataSource, has: str, have: str
 
 @rule("XP530", "row-not-read")
 def row_not_read(spec: Spec) -> Iterator[Finding]:
-    """Every row of a local file must be one that the datasets library can read: a JSON object, or a line of CSV. The
+    """Every row of a local file must be one that the datasets library can read: a JSON object, or a row of CSV. The
     complete file is read, up to 64 MiB.
 
     Why it is bad: one unreadable row makes the run fail.

@@ -125,12 +125,12 @@ def not_needed(spec: Spec) -> Iterator[Finding]:
     """`rope` should be set only if `seq` is longer than the model's context before the scaling. With a shorter `seq`,
     every position is within that context, so the scaling is not needed.
 
-    Why it is bad: the scaling changes all positions, also those of short rows, and the run teaches the model nothing
-    about the longer context.
+    Why it is bad: every kind of scaling except `dynamic` changes all positions, also those of short rows, and the run
+    teaches the model nothing about the longer context.
 
     Without this rule: nothing is reported.
 
-    Source: transformers 5.23 `modeling_rope_utils.py` (all kinds but dynamic scale every position).
+    Source: transformers 5.23 `modeling_rope_utils.py` (`dynamic` scales only rows that are longer than the context).
     """
     rope, facts = spec.rope, spec.model.facts
     if own_scaling(spec) is not None:

@@ -15,8 +15,8 @@ OVERFLOWING = ("gemma2", "gemma3", "gemma3_text", "gemma3n", "gemma3n_text")
 """Families with activations larger than 65,504, the largest number in fp16, according to publications."""
 AMPERE = (8, 0)
 TOKENS_PER_ROW, FLOPS, DAY, MANY_DAYS = 128, 2e12, 86400, 60
-"""Constants from which a lower bound of a run's time on CPUs is computed: the tokens of a row, the operations per
-second of a process, and the seconds of a day. A run is reported if its lower bound is more than MANY_DAYS days.
+"""Constants for the lower bound of a run's time on CPUs: tokens in a row, operations per second of a process, and
+seconds in a day. A run is reported if this bound is more than MANY_DAYS days.
 """
 
 

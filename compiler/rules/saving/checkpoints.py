@@ -101,7 +101,7 @@ def keep_without_saving(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP704", "full-determinism", "warning")
 def full_determinism(spec: Spec) -> Iterator[Finding]:
-    """`full_determinism` should be off. `seed` alone fixes weights, dropout and the order of the rows.
+    """`full_determinism` should be off. `seed` alone fixes the initial weights, dropout and the order of the rows.
 
     Why it is bad: with full determinism, each CUDA kernel waits until the previous one has ended, which is slow.
 

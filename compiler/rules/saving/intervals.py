@@ -84,7 +84,7 @@ def past_the_end(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP710", "checkpoints-every-few-steps", "warning")
 def every_few_steps(spec: Spec) -> Iterator[Finding]:
-    """A run should not save hundreds of checkpoints with less than 10 steps between them.
+    """A run should not save more than 100 checkpoints with fewer than 10 steps between them.
 
     Why it is bad: a checkpoint contains the weights and the optimizer's states, in full training 12 bytes or more for
     each parameter. Writing it takes longer than a step, and all GPUs wait. Without `keep`, the checkpoints also fill

@@ -92,7 +92,7 @@ def only_the_end(spec: Spec) -> Iterator[Finding]:
 
     Without this rule: nothing is reported; `Trainer._push_from_checkpoint` is called only when a checkpoint is saved.
 
-    Source: transformers 5.23 and 4.52 `Trainer._save_checkpoint`; axolotl warns about it.
+    Source: transformers 5.23 and 4.52 `Trainer._save_checkpoint`; axolotl warns about such runs.
     """
     if spec.amount("save.every") != NEVER:
         return
@@ -110,11 +110,11 @@ def only_the_end(spec: Spec) -> Iterator[Finding]:
 def branches_without_weights(spec: Spec) -> Iterator[Finding]:
     """`checkpoint_branches` cannot be used with FSDP's sharded checkpoints.
 
-    Why it is bad: a model cannot be loaded from the weights in a sharded checkpoint.
+    Why it is bad: a sharded checkpoint has no model.safetensors, so no model can be loaded from its branch.
 
     Without this rule: nothing is reported; a branch contains a configuration and a tokenizer, but no weights.
 
-    Source: transformers 5.23 and 4.52 `Trainer.save_model` (nothing is written with SHARDED_STATE_DICT).
+    Source: transformers 5.23 and 4.52 `Trainer.save_model`, which writes no model with SHARDED_STATE_DICT.
     """
     sharded = spec.sharded_by_fsdp and spec.get("strategy.state_dict") == "sharded"
     if sharded and spec.flag("save.hub.checkpoint_branches"):
