@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
 ADAPTERS: Final = ("lora", "qlora", "oft", "vera", "loha", "miss")
-"""The clauses for adapters. Whatever the clause, the paths of its settings begin with `lora.`."""
+"""The clauses for adapters. The paths of all their settings begin with `lora.`: `rank` in `oft` is `lora.rank`."""
 OF_ONE_KIND = (
     "rank", "alpha", "block_size", "rslora", "dora", "init", "init_iterations", "init_rows", "parameters", "lr_ratio",
     "embedding_lr",

@@ -70,4 +70,4 @@ ROLE_SETTINGS = (
     Setting("data.system_roles", NAMES, "names that the rows use for the role system", inner=True),
     Setting("data.tool_roles", NAMES, "names that the rows use for the role tool (results of tools)", inner=True),
 )
-"""The settings such as `user_roles`. Each of them lists the names that rows use for one role in `ROLES`."""
+"""A setting for each role in `ROLES`: `user_roles = [human]` lists the names that rows use for the role `user`."""

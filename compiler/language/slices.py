@@ -54,7 +54,7 @@ def _wrong(node: Ref, label: Label) -> Diagnostic:
         help = f"write `[{split}:1]` for one row, or `[{split}]` for all of them"
         return report("XP140", f"{quoted} may mean a number of rows or a share of them", label, help=help)
     if share:
-        message, why = f"{quoted} is not a whole percentage", "datasets cuts at whole percents"
+        message, why = f"{quoted} is not a whole percentage", "because the datasets library cuts only at whole percents"
         near = f"{max(1, round(value))}%"
     elif value < 1:
         message, why = f"{quoted} is not a whole number of rows; it may be a share of them", "for the share"

@@ -141,7 +141,7 @@ def compare(one: Run, other: Run, prices: Mapping[str, float] | None = None) -> 
     ]
     listed = list(file_changes(decisive, digests, *files))
     if unknown := without_digests(one, other):
-        listed.append(FileChange(MANIFEST, f"has a digest of {unknown} in only one of the two"))
+        listed.append(FileChange(MANIFEST, f"has a digest of {unknown} in only one of the two runs"))
     if unused := unused_digest(one, other):
         listed.append(FileChange(MANIFEST, f"differs in the digest of {unused}, which is no file of a local model"))
     if not names and one.stale != other.stale:
@@ -198,8 +198,8 @@ def changes(one: Spec, other: Spec) -> tuple[list[Change], list[Change]]:
         texts = _shown(path, before), _shown(path, after)
         change = Change(path, *texts, why, (_scalar(before, texts[0]), _scalar(after, texts[1])))
         (settings if stated else follows).append(change)
-    # `read` has the changes in how sources are read. They follow from a changed setting in READING; if no such setting
-    # has changed, the spec states them at the sources
+    # `read` has the changes in how data sources are read. If a setting in READING has changed, they follow from it;
+    # otherwise the spec itself states them at the sources, and they count as changed settings.
     if READING.isdisjoint(each.name for each in settings):
         return [*settings, *read], follows
     return settings, [*read, *follows]
@@ -220,7 +220,7 @@ def _shown(path: str, value: Value | None) -> str:
 def _structure(one: Spec, other: Spec) -> tuple[list[Change], list[Change]]:
     """Return two lists of changes that no row of the table of settings covers. The first has changes of the model, the
     data sources and `extra`. The second has data sources with the same rows that are read differently, for example with
-    another chat template.
+    other columns.
     """
     names = [each.model.location for each in (one, other)]
     found = [Change("model", names[0], names[1])] if names[0] != names[1] else []

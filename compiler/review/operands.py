@@ -86,7 +86,7 @@ class Run:
         """The digest of each file that a run may read. If the run is on disk, the files are read. If not, the digests
         are computed from the files that compiling the spec gives.
 
-        Files with bytecode are included, unless the bundle's program makes Python ignore them. Folders that the
+        Files with bytecode are included, unless the bundle's trainer/main.py makes Python ignore them. Folders that the
         compiler did not write are listed, but their files are not read.
         """
         if self.tree is None:
@@ -168,7 +168,9 @@ class Operand:
 
 
 def with_names(data: bytes, digests: Mapping[str, str]) -> bytes:
-    """Replace each digest in a text by the name that has this digest."""
+    """Replace each digest in a text by the name of the file or member that has this digest. `digests` maps names to
+    digests.
+    """
     if DIGEST.search(data) is None:
         return data
     names = {digest.encode(): name.encode() for name, digest in digests.items()}

@@ -23,8 +23,8 @@ STOPPED = (
         "checkpoints have only weights",
     ),
 )  # fmt: skip
-"""Values of the previous run for which it wrote few checkpoints. Each row has the key, the value, and a text that is
-added to the sentence about resuming.
+"""If the previous run has one of these values, it may have written no checkpoint to resume from. Each row has the key,
+the value, and a text that is added to the sentence about resuming.
 """
 DIVISION = f"{HEAD}run.division."
 FILES = ("accelerate.yaml", "deepspeed.json")

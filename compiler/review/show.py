@@ -17,7 +17,7 @@ from xpc.compiler.review.totals import MISFITS
 FORMAT = 1
 """The version of the JSON output format."""
 NAMED = 6
-"""Maximum number of members that a section names."""
+"""A section of a comparison names at most this many members of a sweep."""
 FOLDED = 3
 """A file that only one of two runs has is shown as the number of its keys, if it has more keys than this; otherwise its
 keys are shown.
@@ -119,7 +119,7 @@ def _difference_sections(one: Difference) -> Iterator[tuple[str, list[str]]]:
         ),
         *_argument_sections(one),
         ("Files of local models (sha256)", _changes(one.models)),
-        ("Facts for the trainer's code", _changes(one.facts)),
+        ("Facts that the trainer's code reads", _changes(one.facts)),
         ("Packages", _changes(one.packages)),
         ("Contents", [*one.contents, *one.images]),
         ("Files of the bundle", [each.line for each in one.files]),

@@ -11,8 +11,9 @@ from xpc.compiler.review.differences.change import Change
 from xpc.compiler.spec.resources import DataSource
 
 WORK = 2 * 10**6
-"""The argument `work` of `blocks` for comparing two lists of data sources. It suffices to compare about a thousand
-different sources. It is small, because it applies to each member of a sweep.
+"""A limit on the time for finding equal parts of two lists of data sources (the argument `work` of `blocks`). About a
+thousand different sources can be compared. The limit is small, because the lists of every member of a sweep are
+compared.
 """
 UNSET = "unset"
 NONE = "none"
@@ -71,8 +72,8 @@ def _reading(source: DataSource) -> list[str]:
 
 
 def _chosen(source: DataSource) -> list[str]:
-    """Phrases about the rows that are used of a source, such as `at most 1000 rows` or `take 10%`. For a local file or
-    folder, also its digest.
+    """Phrases that say which rows of a source are used, such as `at most 1000 rows` or `take 10%`. For a local file or
+    folder, a further phrase has its digest: `content 1a2b3c4d`.
     """
     parts = [] if source.limit is None else [f"at most {source.limit} rows"]
     if source.take is not None:

@@ -40,8 +40,8 @@ class Specs:
     copies: tuple[str, ...] = ()
 
     def reading(self, changed: Iterable[str]) -> list[str]:
-        """The specs whose text is affected by the paths in `changed`: the spec itself, its lock, one of its bases, or a
-        submodule that contains a base.
+        """The specs that changed paths concern. A spec is concerned if `changed` contains the spec itself, its lock,
+        one of its bases, or a submodule that contains one of its bases.
         """
         found = set(changed)
         return [

@@ -16,7 +16,9 @@ LONGEST_KEYS = 2**25
 FACTS = (
     "trainer_args.json target", "trainer_args.json stack.", "trainer_args.json trainer.", "trainer_args.json run.flops",
 )  # fmt: skip
-"""Beginnings of keys. Keys that begin like this are not compared, because their values follow from other values."""
+"""Beginnings of keys that are not trainer arguments but facts, such as properties of the stack. Changes of these keys
+are shown in a section of their own, and not among the changed arguments.
+"""
 QUOTED = re.compile(r"""("(?:[^"\\]|\\.)*"|'[^']*')\s*(?:#.*)?$""")
 COMMENT = re.compile(r"(?<!\S)#")
 BREAKS = re.compile("\r\n|[\n\r\x85\u2028\u2029]")

@@ -217,7 +217,7 @@ def _own_drifts(
     folder: str, found: Tree, bundles: Sequence[tuple[str, Table]], options: argparse.Namespace
 ) -> tuple[Sequence[CheckedSpec], list[str]]:
     """Compile the spec.xp of a bundle, or of each member of a sweep. Returns the checked specs, and a sentence for each
-    file that differs from what was compiled.
+    file on disk that differs from the file to which its spec compiles.
     """
     memory = user_memory()
     expected: dict[str, bytes] = {}

@@ -38,8 +38,8 @@ def _by_class(unknown: UnknownName) -> UnknownName | None:
 
 
 def after_component(name: str) -> Meaning | None:
-    """The setting for a name that begins with a component: `method.max_completion` for `rollout_max_tokens`. None if
-    there is no such setting.
+    """The setting for a name that begins with a word for a component of another tool, such as `rollout`:
+    `method.max_completion` for `rollout_max_tokens`. None if there is no such setting.
     """
     first, *rest = parts(name) or ("",)  # the name `_` has no parts
     clause = mapped("components").get(first)
@@ -98,8 +98,8 @@ def by_last_part(unknown: UnknownName) -> UnknownName | None:
 
 
 def with_shared_word(name: str, clause: str | None) -> list[str]:
-    """The settings of a clause that share an important word with the unknown name: for `zero_bucket`, the settings of
-    both buckets.
+    """The settings of a clause that share an important word with the unknown name, if they are two or three:
+    `allgather_bucket` and `reduce_bucket` for `zero_bucket`. Empty for any other number.
     """
     own = {word for word in words(name[:80]) if weight(word) == 1.0}
     found = [row.name for row in (schema.children(clause) if clause else ()) if own & {*words(row.name)}]

@@ -35,7 +35,7 @@ PART_OF = re.compile(
 LATE = re.compile(r"(?:^|(?<=\s))for\s+(?P<amount>\d+)\s+(?P<unit>epochs?|steps?)(?=\s|$)")
 """A pattern for the length of a run that is written after `with`: `with lora for 3 epochs`."""
 LONGEST = 160
-"""Of the corrected line, a help shows at most this many characters."""
+"""A help shows at most this many characters of the corrected line."""
 
 
 def length_help(amount: str, word: str) -> tuple[str, str | None]:

@@ -96,9 +96,9 @@ def _is_item(row: Setting, word: str, inside: bool) -> bool:
 
 
 def join_values(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """Replace the findings about the further words of a value, as in `targets = q_proj, v_proj`, by one finding about
-    the complete value. The findings are dropped without a new one if the conversion of values reports the complete
-    value anyway.
+    """Replace the findings about the second and later words of a value, as in `targets = q_proj, v_proj`, by one
+    finding about the complete value. If the conversion of values reports the complete value anyway, these findings are
+    dropped without a replacement.
     """
     out: list[Diagnostic] = []
     shown: set[tuple[str, int]] = set()

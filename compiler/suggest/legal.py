@@ -46,7 +46,7 @@ ONE = (
 TYPES = ("int", "float", "str", "bool")
 """Types of Python, as in `seed = int(7)`."""
 AUTO = ("precision", "model.dtype")
-"""Settings for which the value `auto` of other tools means bf16, if the GPU has bf16."""
+"""Settings for which `auto` in another tool's configuration means bf16 on a GPU that has bf16."""
 STAGE = re.compile(r"[ \t]*[({]\s*(?:zero_)?stage\s*=\s*(?P<stage>[123])\b(?P<end>\s*[)}])?")
 ZEROS = ("zero1", "zero2", "zero3")
 LOST_SIGN = re.compile(r"(\d+(?:\.\d+)?)[eE]\+?(\d+)")

@@ -126,12 +126,12 @@ def may_be_near(typed: str, alphabet: int, one: KnownName) -> bool:
 
 
 def has_another_word(one: tuple[str, ...], other: tuple[str, ...], more: bool = True) -> bool:
-    """Whether two similar names differ by a word, as `valid_data` and `train_data` do. Neither of two such names is a
-    misspelling of the other.
+    """Whether two similar names differ by a word, as `valid_data` and `train_data` do, so that neither is a misspelling
+    of the other.
 
-    If one name has all words of the other, its further words decide. If `more` is true, only a contrary word such as
-    `min` makes a difference: `min_response_length` differs from `response_length`. If `more` is false, every further
-    word makes a difference: `eval_accumulation_steps` differs from `accumulation_steps`.
+    `more` matters if one name has all words of the other, and further words. If `more` is true, only a further word
+    that changes the meaning, such as `min`, makes a difference: `min_response_length` differs from `response_length`.
+    If `more` is false, every further word does: `eval_accumulation_steps` differs from `accumulation_steps`.
     """
     first, second = ([part for part in a if part not in b] for a, b in ((one, other), (other, one)))
     if first and second:

@@ -233,8 +233,8 @@ def is_known(name: str, loosely: bool = True) -> bool:
 
 
 def shares_word(name: str, path: str) -> bool:
-    """Whether an unknown name and some known name of the setting have a word in common. A word that is only spelled
-    alike does not count.
+    """Whether an unknown name and a known name of the setting `path` have a word in common. Similar spelling is not
+    enough.
     """
     names, with_word, _ = index()
     own = [word for word in words(name[:80]) if weight(word) == 1.0]
@@ -257,8 +257,8 @@ def nearest_other_name(name: str) -> tuple[str | None, float]:
 
 @lru_cache(maxsize=64)
 def mistyped(name: str) -> str | None:
-    """The known name that one typing mistake turns into an unknown name: `kl_coef` for `kl_ccoef`. It may be a name of
-    xpc or of another tool. None if there is no such name, or if there are several with different meanings.
+    """The known name, of xpc or of another tool, that differs from an unknown name by one typing mistake: `kl_coef` for
+    `kl_ccoef`. None if there is no such name, or if several such names have different meanings.
     """
     typed, by_length = letters(name[:80]), _by_length()
     if len(typed) < 4 or _words().issuperset(parts(name[:80])):

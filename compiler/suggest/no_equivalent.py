@@ -145,8 +145,8 @@ def own_reason(name: str) -> str | None:
 
 
 def loose_reason(name: str) -> str | None:
-    """The reason why a name has no equivalent, even if the list has its words in another order, or only its beginning
-    (`ema_...`). None if no reason is known.
+    """The reason why a name has no equivalent. The name may also have the words of a listed name in another order, or a
+    listed beginning such as `ema_`. None if no reason is known.
     """
     return own_reason(name) or _with_words("none", name) or _family(name)
 

@@ -76,7 +76,7 @@ def rewrite_options(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     """Replace the parser's findings about pasted options by findings that say which settings to write instead."""
     out: list[Diagnostic] = []
     end = 0  # findings before this position are about a text that an earlier finding replaces
-    named: dict[str, Span] = {}  # for each source: where its last name of several words stands
+    named: dict[str, Span] = {}  # in each source, the location of the last name of several words (`learning rate`)
     for one in problems:
         at = one.primary
         if at is None or one.code not in (*CODES, *NAMES_OF):

@@ -90,7 +90,7 @@ def heads(text: str, at: int) -> str:
 
 @lru_cache(maxsize=64)
 def _legal(lines: str) -> str:
-    """The first lines of nested blocks, unchanged, if xpc has these blocks; otherwise ""."""
+    """Return `lines`, the first lines of nested blocks, if xpc has all these blocks; otherwise ""."""
     data = re.match(r"data ([\w-]+) ", lines)
     text = f"xpc 1\ntrain m on {'d' if data is None else data[1]}\n{lines}" + "}\n" * lines.count("{\n")
     file, found = parse(Source("heads.xp", text))
@@ -162,8 +162,8 @@ def _with_braces(text: str) -> Iterator[PastedBlock]:
 
 
 def _members(match: re.Match[str], brace: Span | None) -> tuple[tuple[str, str], ...]:
-    """The settings in a block with braces that contains further blocks, if xpc has no such block. Empty for any other
-    block.
+    """The settings in a block with braces that has further blocks in it, such as `"params": { "optimizer": { ... } }`.
+    Empty for a block without further blocks, and for a block whose name is a clause of xpc.
     """
     if brace is None or match["more"] or match["name"] in schema.CLAUSES:
         return ()

@@ -123,7 +123,7 @@ def intended_value(row: Setting, unknown: UnknownName) -> str | None:
         alone = (
             known_choice(row, text) if yes else None if text.isdecimal() else choice(row, text)
         )  # a number such as 2 may stand for a choice only together with the name, as in `zero_stage=2`
-        # `optim = nadam` is not `stable_adamw`, whose letters resemble `optim nadam`
+        # do not suggest `stable_adamw` for `optim = nadam`, although the letters of `optim nadam` are similar to it
         refused = own_reason(f"{row.name} {text}") is not None
         return alone or (None if refused else choice(row, f"{unknown.name} {text}"))
     edits = answer(found).edits
@@ -212,8 +212,9 @@ def both_betas(unknown: UnknownName) -> str | None:
 
 
 def weighted_rewards(unknown: UnknownName) -> str:
-    """The rewards of the spec, each with its weight of a list: for `reward_weights = [1, 0.2]` next to `rewards =
-    [accuracy, format]`. "" if the numbers of weights and rewards differ.
+    """Write the weights of a separate list into the spec's `rewards`: `reward_weights = [1, 0.2]` next to `rewards =
+    [accuracy, format]` gives `rewards = [accuracy(weight=1), format(weight=0.2)]`. "" if the numbers of weights and
+    rewards differ.
     """
     names = re.search(r"\brewards\s*=\s*\[([\w, ]+)\]", unknown.label.source.text)
     weights = re.fullmatch(r"\[([\d., ]+)\]", unknown.typed or "")

@@ -87,8 +87,8 @@ def _has_phrase(clauses: Clauses, options: tuple[Operand, ...]) -> bool:
 
 
 def _is_number_before(clauses: Clauses, number: Number, after: tuple[Operand, ...]) -> bool:
-    """Report a number that stands before its setting, as in `10% warmup`. Returns False if the next word does not
-    belong to the number, or has its own number as its value.
+    """Report a number that stands before its setting, as in `10% warmup`. Returns False, without a report, if the next
+    word does not belong to the number, or is followed by a number of its own (`1e-5 warmup 3%`).
     """
     word = after[0]
     if not isinstance(word, Ref) or not word.is_name or (len(after) > 1 and isinstance(after[1], Number)):

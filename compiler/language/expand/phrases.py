@@ -77,16 +77,16 @@ def without_phrases(clauses: Clauses, options: tuple[Operand, ...]) -> tuple[Ope
 
 
 def _is_alone(kept: list[Operand]) -> bool:
-    """Whether the last item stands for itself. False if it is the value of the name before it, as `7` is in
-    `seed 7`.
+    """Whether the last item is not the value of the item before it. False for `seed 7`, in which `7` is the value of
+    `seed`.
     """
     before = kept[-2] if len(kept) > 1 else None
     return bool(kept) and not (isinstance(before, Ref) and before.is_name)
 
 
 def _is_pair(clauses: Clauses, words: list[Ref], follows: Operand, third: Operand | None) -> bool:
-    """Report a word and the item after it that make one setting: `no packing`, `zero 3` and `cosine schedule`. False
-    for any other two items.
+    """Report two items that together make one setting: `no packing`, `zero 3` or `cosine schedule`. Returns False,
+    without a report, for any other two items.
     """
     first, span = words[0].name, Span(words[0].span.start, follows.span.end)
     joined = isinstance(follows, Number) and f"{first}{follows.text}" in clauses.choices
@@ -112,8 +112,8 @@ def _is_pair(clauses: Clauses, words: list[Ref], follows: Operand, third: Operan
 
 
 def number_before(clauses: Clauses, number: Number, word: Ref) -> bool:
-    """Report a number that stands before its setting: `10% warmup`, `3 epochs`, `8 h100`. False if the two items do not
-    belong together.
+    """Report a number that stands before its setting: `10% warmup`, `3 epochs`, `8 h100`. Returns False, without a
+    report, if the number does not belong to the word.
     """
     name, typed = word.name, clauses.typed(number.span)
     span, message = Span(number.span.start, word.span.end), f"`{typed} {name}` is not a legal form"

@@ -85,8 +85,8 @@ def _chosen(repository: Repository, paths: Sequence[str], base: str | None) -> l
 
 
 def _outcome(repository: Repository, path: str, python: str | None, started: Callable[[str], Forks]) -> Outcome:
-    """Rehearse one spec. `started` is a function that takes the path of a Python interpreter, and returns the warm
-    interpreter for it (see forks.py).
+    """Rehearse one spec. `started` is a function that takes the path of a Python interpreter, and returns a process of
+    it that has already imported the training libraries (see forks.py).
     """
     location = os.path.relpath(os.path.join(repository.top, path))
     try:

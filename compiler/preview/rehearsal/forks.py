@@ -24,7 +24,8 @@ HUNG = 1800
 
 
 class Forks:
-    """A warm interpreter of one stack. `run` trains a bundle; `close` ends the interpreter.
+    """A warm interpreter: a Python process that has already imported the libraries of one stack. `run` trains a bundle;
+    `close` ends the interpreter.
 
     `python` is the path of a program (worker/warm_python.py) that can be used in place of a Python interpreter, for
     example as PYTHON of launch.sh. It runs each program as a fork of the warm interpreter. Error messages are written

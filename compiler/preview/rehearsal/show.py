@@ -85,9 +85,7 @@ def _replacements(report: dict[str, Any], indent: str) -> list[str]:
         else [f"{indent}tokenizer: the model's own is not on this machine; a substitute is used"]
     )
     return lines + (
-        [f"{indent}rows: generated in the shape of the data set; --rows FILE gives real rows"]
-        if report["made_rows"]
-        else []
+        [f"{indent}rows: made up in the format of the data; --rows FILE gives real rows"] if report["made_rows"] else []
     )
 
 

@@ -78,8 +78,8 @@ FALLBACKS = {"optimizer": "adamw", "strategy": "ddp", "precision": "fp32"}
 
 @record
 class Replaced:
-    """A setting that a rehearsal changes: its value in the spec, its value in the twin (empty if the twin omits the
-    setting), and the reason.
+    """A setting that a rehearsal changes: its value in the spec, its value in the small run (empty if the small run
+    omits the setting), and the reason.
     """
 
     setting: str
@@ -189,8 +189,8 @@ def _changed(spec: CheckedSpec, **changes: Any) -> CheckedSpec:
 
 
 def without(twin: Twin, path: str, why: str) -> Twin | None:
-    """Change a setting that a rule refuses on the CPU: use its value in FALLBACKS, or omit it. Returns the changed
-    twin, or None if neither is possible.
+    """Change a setting of the small run that a rule refuses on the CPU: use its value in FALLBACKS, or omit it. Returns
+    the changed twin, or None if neither is possible.
     """
     draft = _Draft(twin.spec)
     draft.replaced = list(twin.replaced)
@@ -210,8 +210,8 @@ def _replacement(model: Model, folder: str) -> Model:
 
 
 def _machine(draft: _Draft) -> None:
-    """Set the hardware, the strategy and the precision. The twin of a run with several processes has two processes. DDP
-    replaces FSDP.
+    """Set the hardware, the strategy and the precision of the small run. It has two processes if the spec's run has
+    several. DDP replaces FSDP.
     """
     spec = draft.spec
     strategy = spec.text("strategy")
@@ -236,8 +236,8 @@ def _machine(draft: _Draft) -> None:
 
 
 def _sizes(draft: _Draft) -> None:
-    """Set a micro-batch of two rows, and a short sequence length. The twin accumulates gradients if and only if the
-    spec does.
+    """Set a micro-batch of two rows, and a short sequence length. The small run accumulates gradients if and only if
+    the spec's run does.
     """
     spec = draft.spec
     world = 2 if spec.hardware.world > 1 else 1
@@ -263,7 +263,7 @@ def _sizes(draft: _Draft) -> None:
 
 
 def _schedule(draft: _Draft) -> None:
-    """Keep the shape of the schedule. A number of steps, such as the warm-up, becomes the same share of the twin's
+    """Keep the shape of the schedule. A number of steps, such as the warm-up, becomes the same share of the small run's
     eight steps.
     """
     steps = total_steps(draft.spec)
@@ -327,7 +327,7 @@ def _saving(draft: _Draft) -> None:
 def _data(
     draft: _Draft, here: Callable[[DataSource], bool], at_hand: bool
 ) -> tuple[tuple[DataSource, ...], tuple[EvalSet, ...], list[Rows]]:
-    """The data sources and evaluation sets of the twin, with one file in `data/` for each source."""
+    """The data sources and evaluation sets of the small run, with one file in `data/` for each source."""
     spec = draft.spec
     rows: list[Rows] = []
 

@@ -54,7 +54,9 @@ class Scan:
 
     @contextmanager
     def _first_rows(self, rows: int | None, of_hub: int | None) -> Iterator[None]:
-        """A context in which only the first rows of each source are read, at most `rows` or `of_hub` (see `Scan`)."""
+        """A context in which only the first rows of each source are read: at most `of_hub` rows of a source on the hub,
+        and at most `rows` of any other source. None means no limit.
+        """
         session, data = self.session, self.session.bundle.data
         limits = [rows if source["id"] is None else of_hub for source in self.sources]
         for source, limit in zip(self.sources, limits, strict=True):
@@ -97,8 +99,8 @@ class Scan:
 
     @contextmanager
     def _numbered(self) -> Iterator[None]:
-        """A context in which every row gets the column `ROW`. With `unique`, rows do not get this column: to find
-        duplicates, all columns are compared, and this column would make all rows different.
+        """A context in which every row gets the column `ROW`, except if the spec has `data(unique)`: the search for
+        duplicates compares all columns, and a column `ROW` would make all rows different.
         """
         if self.session.bundle.data.get("unique"):
             yield

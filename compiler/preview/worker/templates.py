@@ -1,5 +1,5 @@
 """Find three problems of a chat template: its output contains the current date or a random value, it changes the order
-of the turns, or its prompts do not end with the beginning of an answer.
+of the turns, or it does not end a prompt with the right generation prompt (the header with which answers begin).
 """
 
 import random
@@ -85,8 +85,8 @@ def moved(session: Session, row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def prompt_end(session: Session) -> tuple[str, bool]:
-    """If prompts do not end with the beginning of an answer, return a sentence about this, and whether the run stops
-    because of it.
+    """Return a pair: a sentence if the chat template lacks a generation prompt or has a wrong one ("" if it is right),
+    and whether a run that generates stops because of it.
     """
     module = session.optional("features.method.generation_prompt")
     return ("", False) if module is None else module.wrong(session.tokenizer)

@@ -143,9 +143,10 @@ def opening(
     """The text that the template writes before a user's first turn, such as Qwen2.5's own system prompt, or tools. ""
     if the conversation begins with another role, or if the template writes the first turn's content differently.
 
-    To find this text, the turn is rendered again, after a made-up answer. What the two renderings have in common at
-    their ends is the turn itself. If a template writes tools inside the turn, as Llama 3.1's does, they have only the
-    end of the turn in common: its content, and what follows. `first` is the first turn alone, from `beginnings`.
+    To find this text, the turn is rendered a second time, after a made-up answer, where the template writes no text
+    before it. The end that both renderings have in common is the turn itself. If a template writes tools inside the
+    first turn, as Llama 3.1's does, only the end of the turn is common to both: its content, and what follows. `first`
+    is the conversation rendered up to the end of the first turn (see `beginnings`).
     """
     if not first or turns[0].get("role") != "user":
         return ""

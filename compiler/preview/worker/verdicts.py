@@ -252,7 +252,7 @@ def lost(session: Session, row: Mapping[str, Any]) -> list[Verdict]:
 
 def _of_template(session: Session, row: Mapping[str, Any]) -> Iterator[Verdict]:
     """Report three faults of a chat template: it writes the date or a random value, it changes the order of the turns,
-    or its prompts end before the answer begins.
+    or it lacks the right generation prompt (the header with which answers begin).
     """
     for what in templates.changing(session, row):
         yield verdict("XP529", what, "write a text into the chat template in place of the changing value")

@@ -32,8 +32,8 @@ class FileChange:
 
     @property
     def line(self) -> str:
-        """One line about the change: `launch.sh +1 -0` for a changed file; otherwise the name of the file, and
-        `kind`.
+        """One line about the change: `launch.sh +1 -0` if the contents have changed; otherwise the file's name and the
+        kind of the change, such as `eval.sh added`.
         """
         return f"{self.name}  +{self.added} -{self.removed}" if self.kind == "changed" else f"{self.name}  {self.kind}"
 

@@ -22,7 +22,8 @@ STATED = "sha256:"
 
 
 def model_changes(one: Run, other: Run) -> tuple[Change, ...]:
-    """The files of local models that differ. A file that has the same path in both runs is equal, and is not read.
+    """The files of local models that differ. If both runs read a file from the same path, or both manifests state the
+    same digest, the file counts as equal, and is not read.
 
     A folder that only one run uses is another model, and is not compared. A folder is not compared either if one run
     does not know the folder's files: the folder may be on another machine.

@@ -16,8 +16,8 @@ from xpc.compiler.spec.survey import Broken
 
 
 def row_changes(one: Spec, other: Spec) -> Iterator[str]:
-    """Sentences about the changed rows of local files. There is one for each file whose rows differ between the runs
-    and, if both runs read a folder, one for each file that only one of them has in this folder.
+    """Yield a sentence for each local file whose rows differ between two runs. If both runs read the same folder, also
+    yield a sentence for each file that only one run has in this folder.
     """
     before, after = ({part.path: part for part in _files(spec)} for spec in (one, other))
     folders = _folders(one) & _folders(other)

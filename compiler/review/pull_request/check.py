@@ -149,8 +149,8 @@ def _findings(
 
 
 def _naming(one: Diagnostic, paths: Sequence[str]) -> Diagnostic:
-    """Return the finding. If the runs in `paths` extend the spec with the finding, their names are added to its
-    message.
+    """Add to the message of a finding in a base the names of the runs in `paths`, which extend this base. A finding in
+    a spec that no other spec in `paths` extends is returned unchanged.
     """
     here = "" if one.primary is None else os.path.normpath(one.primary.source.name)
     others = [path for path in paths if os.path.normpath(path) != here]

@@ -87,8 +87,8 @@ def _totals(found: Sequence[Entry]) -> Iterator[str]:
 
 
 def _groups(found: Iterable[Entry]) -> list[list[Entry]]:
-    """Group the entries. Entries with the same cause in an extended spec form a group, and any other entry forms a
-    group by itself. Specs that do not compile come first.
+    """Group the entries. Entries with the same `cause`, such as one changed line of a base that all of them extend,
+    form a group. An entry without a `cause` forms a group by itself. Specs that do not compile come first.
     """
     groups: dict[object, list[Entry]] = {}
     for one in found:

@@ -51,7 +51,9 @@ PAIRED = 40
 LONGEST = 20_000
 """Only this many bytes at the beginning of a spec are compared to find out whether it was renamed."""
 OF_ROW = ("steps", "memory", "GPU-hours", "cost", MISFITS)
-"""If several specs form a group, these quantities are shown in the line of each spec."""
+"""If several specs change for the same reason, the comment shows them as one group. In the group, the line of each spec
+has these quantities.
+"""
 SUMMED = 1000
 """If a sweep has more members than this, their GPU-hours, disk space and cost are not added up."""
 
@@ -131,7 +133,9 @@ COPIED = (
     "the spec of a bundle; only `xpc verify` compares it",
     "the specs of bundles; only `xpc verify` compares them",
 )
-"""Phrases for `excluded`, each for one file and for several: changed bundles, and the copies of specs in bundles."""
+"""Arguments for `excluded`: a phrase for one file, and a phrase for several. `EDITED` is about changed bundles, and
+`COPIED` about the copies of specs in bundles.
+"""
 
 
 def excluded(count: int, one: str, several: str) -> str:
@@ -142,7 +146,9 @@ def excluded(count: int, one: str, several: str) -> str:
 
 
 def matching(pattern: str) -> list[str]:
-    """The files that a glob matches, sorted. An existing path, or a pattern without wildcards, stands for itself."""
+    """The files that a glob matches, sorted. If `pattern` is an existing path or has no wildcards, the result is
+    `pattern` itself.
+    """
     if glob.has_magic(pattern) and not os.path.exists(pattern):
         return sorted(glob.glob(pattern, recursive=True))
     return [pattern]

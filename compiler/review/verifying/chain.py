@@ -1,10 +1,10 @@
 """`xpc verify --all [DIR]`: verify everything from the git commit to the weights, with one line for each item.
 
-    commit 3f2a9c1e7b12: 41 tracked files are as in it
+    commit 3f2a9c1e7b12: 41 tracked files are the same as in this commit
     specs/a.xp: compiles
     specs/a.xp.lock: is current
     specs/a.bundle: is what specs/a.xp compiles to
-    models/tiny: 7 files are those that specs/a.bundle was compiled with
+    models/tiny: 7 files are unchanged since specs/a.bundle was compiled
     out/a: is what specs/a.bundle asks for: 10 steps, 80 sequences
 
 Each line has an exit status. The exit status of the command is the highest one.

@@ -1,1 +1,1 @@
-"""Rewrite whole lines that only resemble the language. Imported only for a wrong spec."""
+"""Rewrite whole lines of other notations, such as `- **Learning rate**: 2e-5`. Imported only for a wrong spec."""

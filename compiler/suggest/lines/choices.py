@@ -43,8 +43,8 @@ def move_choices(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
 
 
 def setting_span(found: Diagnostic) -> Span | None:
-    """The place of the setting that a finding is about, including the rest of its line or its comma. None if the place
-    is unclear.
+    """The span to delete in order to remove the setting that a finding is about: its complete line or, if other
+    settings are on the line, the setting with its comma. None if the span is unclear.
     """
     if found.primary is None:
         return None

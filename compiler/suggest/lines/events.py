@@ -85,7 +85,9 @@ def _held_out(reader: Reader) -> str:
 
 
 def _until(reader: Reader) -> str:
-    """Read what ends a run early or what is trained: `early stop after 3 evals`, `freeze all but the last 2 layers`."""
+    """Read when a run ends early, or which layers are trained: `early stop after 3 evals`, `freeze all but the last 2
+    layers`.
+    """
     number = next((at for at in range(1, 12) if re.fullmatch(r"\d+", _counted(reader.word(at)))), 0)
     before = [one.lower() for one in reader.words[reader.at : reader.at + number]]
     unit = reader.word(number + 1).rstrip("s")

@@ -26,7 +26,7 @@ IN_CLAUSE = re.compile(r"(?<!\S)([a-z]+)[@:/>](?=[a-z_]+=)")
 """A pattern for a clause before its setting, with another sign than a dot: `lora@rank=8`."""
 LONGEST_LINE = 600
 LONGEST = 200
-"""Of the corrected first line, a help shows at most this many characters."""
+"""A help shows at most this many characters of the corrected first line."""
 
 
 def rewrite_header(problems: Sequence[Diagnostic]) -> list[Diagnostic]:

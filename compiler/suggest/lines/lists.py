@@ -65,7 +65,7 @@ def rewrite_lists(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
 
 
 def _form(match: re.Match[str]) -> str:
-    """The text to write for a list. "" if the text is unclear."""
+    """The text to write for a list. "" if it is unclear what the list means."""
     if match.re is SOURCES:
         items = [one.strip() for one in match["items"].split(",") if one.strip()]
         below = "".join(f"  {one}\n" for one in items)

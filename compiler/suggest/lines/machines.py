@@ -52,8 +52,8 @@ WITH_NOUN = re.compile(
 
 
 def _with_noun(line: str) -> tuple[str, str] | None:
-    """Return a pair for a line with a noun after the GPU: the help, and the line to write, or "" if the GPU is unclear.
-    None for any other line.
+    """For a line with a noun after the GPU, such as `hardware 8 H100 GPUs`, return a pair: the help, and the line to
+    write ("" if the name may mean several GPUs). None for any other line.
     """
     noun = WITH_NOUN.fullmatch(line)
     forms = [] if noun is None else [f"hardware {noun['count']} x {one}" for one in gpus_named(noun["gpu"]).names]

@@ -179,7 +179,7 @@ def _rewritten(found: Diagnostic, source: Source, start: int, end: int) -> Diagn
     if re.match("--?[A-Za-z]", text):
         options = flags_of(source.text, first, start + len(typed.rstrip(" \t\\")))
         if len(options) < 2 and not text.endswith("\\"):
-            return None  # keep the finding: its help about a single option is complete
+            return None  # a single option already has a complete help, so the finding stays
         return _advised(found, source, span, [option_rewritten(one, before) for one in options]) if options else None
     pairs = marked(source.text[start:end] if text == typed.strip() else text)
     if pairs is None:

@@ -101,9 +101,9 @@ def move_out(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
 
 
 def _edits(text: str, moves: Sequence[Move]) -> list[tuple[Edit, ...]]:
-    """The edits for each finding about an item of a body. An editor may apply the edits of one finding, or of all
-    findings: both give a legal spec. If all items of the body move, each finding gets the same edit, which moves all of
-    them.
+    """The edits of each move; all `moves` are of items of the same body. An editor may apply the edits of one finding,
+    or of all findings: both give a legal spec. If all items of the body move, each finding gets the same edits, which
+    move all items.
     """
     first = moves[0]
     body, statement = first.body, first.statement
@@ -184,7 +184,7 @@ def _inside(node: Node, at: int) -> tuple[Body, int] | None:
 
 
 def _bodies(node: Node) -> list[Body]:
-    """The bodies of an item: a call has its arguments, and a clause its line and its block."""
+    """All `Body` objects in an item: the arguments of a call; the line and the block of a clause."""
     if isinstance(node, Setting):
         return _bodies(node.value)
     if isinstance(node, Call):

@@ -32,7 +32,9 @@ def members(text: str) -> Members | None:
 
 
 def _mapping(tokens: Sequence[str], at: int, prefix: str, depth: int) -> tuple[Members, int] | None:
-    """The members of a mapping whose first name is the token `at`, and the number of the token after its brace."""
+    """Return a pair: the members of the mapping whose first name is the token with the index `at`, and the index of the
+    token after the mapping's closing brace. None if the mapping cannot be read.
+    """
     out: Members = []
     while at < len(tokens) and depth < DEEPEST:
         if tokens[at] == "}":
@@ -59,7 +61,9 @@ def _mapping(tokens: Sequence[str], at: int, prefix: str, depth: int) -> tuple[M
 
 
 def _value(tokens: Sequence[str], at: int) -> tuple[str, int]:
-    """The value that begins with a token, and the number of the token after it. "" for a list of mappings."""
+    """Return a pair: the value that begins with the token `at` ("" for a list of mappings), and the index of the token
+    after the value.
+    """
     if tokens[at] != "[":
         return (tokens[at], at + 1) if tokens[at] not in "},:=]" else ("", at)
     end = next((index for index in range(at, len(tokens)) if tokens[index] == "]"), at)

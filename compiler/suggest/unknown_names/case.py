@@ -1,4 +1,6 @@
-"""The class `Case`, an unknown name with its context, and a function that calls steps until one returns an answer."""
+"""The class `Case`, an unknown name with its context, and the function `first_answer`, which calls several functions
+until one returns a suggestion.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ class Case:
 
     @property
     def exact(self) -> bool:
-        """Whether the guessed setting was found by identical words, and not only by similar letters."""
+        """Whether the guessed setting has the same words as the unknown name (true), or is only spelled similarly
+        (false). False if there is no guess.
+        """
         return self.guess is not None and self.guess.likeness >= SAME
 
     @cached_property
@@ -75,7 +79,9 @@ SomeCase = TypeVar("SomeCase", bound=Case)
 
 
 def first_answer(case: SomeCase, steps: Iterable[Callable[[SomeCase], Suggestion | None]]) -> Suggestion | None:
-    """Call the steps one after another until one returns a suggestion. None if no step returns one."""
+    """Call the functions in `steps` one after another until one returns a suggestion. None if no function returns
+    one.
+    """
     return next((found for step in steps if (found := step(case)) is not None), None)
 
 

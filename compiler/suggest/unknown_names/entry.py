@@ -69,7 +69,9 @@ def unknown_name(unknown: UnknownName, count: int = 0) -> Suggestion:
 
 
 def _of_the_adapter(name: str, found: Suggestion) -> Suggestion:
-    """Write the settings of `lora` in the adapter that a name begins with: `vera_rank` is `vera(rank=...)`."""
+    """If a name begins with an adapter, replace `lora(...)` in the suggestion by this adapter: `vera_rank` is
+    `vera(rank=...)`.
+    """
     adapter, old = parts(name[:80] + " lora")[0], re.compile(r"\blora\(")
     if adapter not in schema.ADAPTERS:
         return found

@@ -50,13 +50,16 @@ def _turns_on_another(unknown: UnknownName, guess: Meaning) -> bool:
 
 
 def _after_component(name: str, guess: Meaning | None) -> Meaning | None:
-    """Prefer the setting of a component: `rollout_max_tokens` is `max_completion`."""
+    """If a name begins with a word such as `rollout`, prefer a setting of the clause that this word means:
+    `rollout_max_tokens` is `max_completion` of `method`.
+    """
     return guess if guess is not None and guess.likeness >= SAME else after_component(name) or guess
 
 
 def _of_the_same_name(name: str, clause: str, guess: Meaning | None) -> Meaning | None:
-    """Prefer a setting with the identical name: `max_len` in `method grpo` is not the `max_len` of vLLM, and
-    `learning_rate` in `schedule` is not the schedule.
+    """If the guess is a nested setting or the clause itself, prefer a setting with exactly this name: `max_len` in
+    `method grpo` means `seq`, and not `vllm(max_len=...)`; `learning_rate` in `schedule` means `optimizer.lr`, and not
+    the schedule.
     """
     nested = guess is not None and not is_in(guess.path, clause) and (guess.path.count(".") > 1 or guess.path == clause)
     return meaning(name, exact=True) or guess if nested else guess
@@ -79,7 +82,9 @@ def _twin_in_the_clause(name: str, clause: str, guess: Meaning | None) -> Meanin
 
 
 def _with_a_shared_word(name: str, clause: str, guess: Meaning | None) -> Meaning | None:
-    """Drop a setting of another clause that shares no word with the name: `notes` in `track` does not mean `nodes`."""
+    """Drop the guess if it is a setting of another clause whose name shares no word with the unknown name: `notes` in
+    `track` does not mean `nodes`.
+    """
     if guess is None or guess.likeness >= TYPO or is_in(guess.path, clause):
         return guess
     return guess if shares_word(name, guess.path) else None

@@ -31,7 +31,9 @@ from xpc.grammar.tree import Ref
 
 
 def inside(unknown: UnknownName) -> Suggestion:
-    """The suggestion for a name in a clause. The steps are tried one after another until one returns a suggestion."""
+    """The suggestion for a name in a clause. The functions in `steps` are called one after another until one returns a
+    suggestion.
+    """
     steps = (
         _first_line_in_a_clause,
         _word_for_true,
@@ -82,8 +84,8 @@ class Inside(Case):
 
 
 def _is_vague(case: Inside, found: Suggestion) -> bool:
-    """Whether another step may replace a suggestion. This is so if the suggestion only lists the settings of the
-    clause. It is also so if it names a setting of another clause, and this setting cannot have the value, or is only a
+    """Whether a suggestion is so weak that `_by_its_words` may replace it. This is the case if the suggestion only
+    lists settings, and also if it names a setting of another clause that cannot have the value, or that is only a
     guess.
     """
     if _only_lists(case, found) or (found.refusing and not is_in(found.refusing, case.clause)):
@@ -102,9 +104,9 @@ def _only_lists(case: Inside, found: Suggestion) -> bool:
 
 
 def _by_its_words(case: Inside, found: Suggestion) -> Suggestion | None:
-    """Suggest the setting of the clause that the name describes: `tolerations` for `taints` in `launch k8s`. If another
-    step suggested a setting of another clause (`found`), it is replaced only if each word of the unknown name occurs in
-    a name of the new setting.
+    """Suggest the setting of the clause that the name describes: `tolerations` for `taints` in `launch k8s`. This
+    replaces the suggestion `found`. If `found` suggests a setting of another clause, it is replaced only if each word
+    of the unknown name occurs in a name of the new setting.
     """
     by_words = described(case.unknown, case.clause)
     if by_words is None or not (by_words.named or _only_lists(case, found)):

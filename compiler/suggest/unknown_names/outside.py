@@ -29,8 +29,8 @@ HEADER = "it is the first line of a spec: `train MODEL on DATA for 3 epochs`"
 
 
 def outside(unknown: UnknownName) -> Suggestion:
-    """The suggestion for a name outside of all clauses. The steps are tried one after another until one returns a
-    suggestion.
+    """The suggestion for a name outside of all clauses. The functions in `steps` are called one after another until one
+    returns a suggestion.
     """
     steps = (
         _first_line_again,
@@ -53,7 +53,9 @@ def _first_line_again(case: Case) -> Suggestion | None:
 
 
 def _stray_value(case: Case) -> Suggestion | None:
-    """Handle `true` or `false` without `=`, as in `jit_compile true`: the word names no setting."""
+    """Handle `true`, `no` or `none` that stands where a name belongs, because the `=` before it is missing:
+    `jit_compile true`.
+    """
     stray = case.node is None and case.name.lower() in ("true", "false", "yes", "no", "null", "none")
     return case.says(f"a value follows `=`, as in `packing={case.name.lower()}`") if stray else None
 
@@ -148,6 +150,6 @@ def _choice_with_a_value(case: Case) -> Suggestion | None:
             return Suggestion("XP104", message, help=help, edit="fp32", replaces_value=True)
         return Suggestion("XP104", message, help=f"leave `{name}` out: `{path}` names the only choice that is used")
     help = f"write `{name}` alone, or `{path.rpartition('.')[2]} = {name}`"
-    # `wandb = myproj` would lose the project, and `zero3 = cpu` the offload
+    # no edit for `wandb = myproj` and `zero3 = cpu`: the choice alone would lose the project and the offload
     edit = name if case.typed.strip('"').lower() in (*YES, "auto", "") else None
     return Suggestion("XP104", message, help=help, edit=edit, replaces_value=True)

@@ -34,8 +34,9 @@ FILES = ("fsdp_", "zero_", "stage3_")
 
 
 def search(unknown: UnknownName) -> Suggestion:
-    """The suggestion for an unknown name. The steps are tried one after another until one returns a suggestion. The
-    steps in `before_the_guess` use only the name and its value; later steps also use the guessed setting.
+    """The suggestion for an unknown name. Several functions are called one after another until one returns a
+    suggestion. The functions in `before_the_guess` use only the name and its value; those after them also use the
+    guessed setting.
     """
     before_the_guess = (_target, _capital_letters, _base_file, _with_advice, _choice_with_noun, _refused_value)
     found = first_answer(Case(unknown), before_the_guess)
@@ -118,7 +119,8 @@ def _of_a_library(case: Case) -> Suggestion | None:
     parents, dot, last = name.rpartition(".")
     in_a_block = bool(dot) and meaning(last, exact=True) is not None
     of_file = name.startswith(FILES) and not in_a_block and (guess is None or guess.path == "strategy")
-    # if the name is a misspelt setting, do not accept names of other tools that only begin in the same way
+    # `loosely` also accepts a name that only begins like a listed name (`ema_...`), but not if the name may be a
+    # misspelt setting
     loosely = guess is None or guess.likeness < TYPO
     # `loss_fn.reference_policy_kl_penalty`: the last part is a setting, so only the parents are looked up in the list
     # of names without an equivalent

@@ -42,8 +42,8 @@ def of_guess(unknown: UnknownName, guess: Meaning) -> Suggestion:
 
 
 def _of_setting(case: Guessed) -> Suggestion:
-    """The suggestion for a guessed setting. First, the value may show that the user meant a different setting. Then the
-    steps are tried one after another until one returns a suggestion.
+    """The suggestion for a guessed setting. The functions in `others` may replace the guess by a setting that fits the
+    value better. Then the functions in `steps` are called one after another until one returns a suggestion.
     """
     others = (_named_repository, _hub_switch, _four_bits, _saved_adapter, _share_of_rows, _split, _length_in_tokens)
     for other in others:
@@ -95,7 +95,7 @@ class Guessed(Case):
 
     @property
     def betas(self) -> str | None:
-        """The list of both betas, if the unknown name is one of them and the spec also states the other one."""
+        """The list `[beta1, beta2]`, if the name is one of the two betas, and the spec also states the other."""
         return both_betas(self.unknown) if self.row.path == "optimizer.betas" else None
 
     @property
@@ -249,8 +249,8 @@ def _done_anyway(case: Guessed) -> Suggestion | None:
 
 
 def _kind_of_rows(case: Guessed) -> Suggestion | None:
-    """Handle `train_on_inputs = false`: it means one setting for conversations and another for prompts with
-    completions. The rows are not read yet, so both settings are suggested.
+    """Handle `train_on_inputs = false`, which means `assistant_only` if the rows are conversations, and
+    `completion_only` if they are prompts with completions. The rows are not read yet, so both settings are suggested.
     """
     row, on = case.row, (case.value or "true") == "true"
     if row.path != "method.completion_only" or not on or case.name in (row.name, *row.args):
@@ -312,7 +312,7 @@ def _adapter_as_a_value(case: Guessed) -> Suggestion | None:
 
 
 def _clause_itself(case: Guessed) -> Suggestion | None:
-    """Handle a choice of a clause that is written inside the clause's block, instead of before the block."""
+    """Handle a clause's own value, written as a setting: `output_dir = "out/x"` in `save` is `save "out/x"`."""
     own = case.guess.path == case.clause
     return case.suggests(f"{case.row.name} {case.value or example(case.row)}", inside=True) if own else None
 
