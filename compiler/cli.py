@@ -151,9 +151,9 @@ def _parser(first: str) -> argparse.ArgumentParser:
             add("files", nargs="+", metavar="FILE", help="a spec, or - for standard input")
         if name == "compile":
             add("file", metavar="FILE", help="a spec, or - for standard input")
-            add("-o", "--output", metavar="DIR", help="the bundle (default: ./STEM.bundle)")
+            add("-o", "--output", metavar="DIR", help="the folder of the bundle (default: ./STEM.bundle for STEM.xp)")
             add("--force", action="store_true", help="move an existing file or folder aside")
-            add("--locked", action="store_true", help="fail if SPEC.lock does not pin everything as it is now")
+            add("--locked", action="store_true", help="fail if SPEC.lock is missing, incomplete or outdated")
         if name in ("check", "compile"):
             add("--allow-oom", action="store_true", help="report a run that does not fit its GPUs as a note")
             add("--format", choices=FORMATS, help="output format of the diagnostics (default: full)")

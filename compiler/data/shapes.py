@@ -188,7 +188,7 @@ def wrong_columns(source: DataSource, columns: tuple[object, ...]) -> list[Diagn
     # tokens
     more = {"preference": 1, "prompt": len(given), "tokens": 4}.get(source.shape, 0)
     if source.shape == "tokens" and len(token_columns([str(name) for name in given])) != len(given):
-        # an unknown name is read as the labels only if it is the only unknown name, but `columns` has several
+        # a name that is not the name of a mask stands for the labels, but `columns` has several such names
         more = 0
     # rows with labels may lack a prompt column: the last turn of each conversation is then the answer that the label
     # rates

@@ -22,12 +22,12 @@ from xpc.grammar.nearest import nearest
 
 WORDS = {
     "train": "the sentence that begins a spec: `train qwen2.5-3b on infinity-instruct for 3 epochs with zero2 bf16`",
-    "on": "before the data in the sentence: `train qwen2.5-3b on infinity-instruct`",
-    "for": "before the length of the run in the sentence: `for 3 epochs`, `for 1000 steps`",
-    "with": "before choices and settings in the sentence: `with zero2 gbs=528 bf16`",
-    "x": "between a count and a GPU: `hardware 8 x h100-80gb`",
+    "on": "stands before the data in the `train` line: `train qwen2.5-3b on infinity-instruct`",
+    "for": "stands before the length of the run in the `train` line: `for 3 epochs`, `for 1000 steps`",
+    "with": "stands before choices and settings in the `train` line: `with zero2 gbs=528 bf16`",
+    "x": "stands between a number and a GPU: `hardware 8 x h100-80gb`",
     "xpc": "the edition of the language, on the first line: `xpc 1`",
-    "extends": '`extends "base.xp"` before all other lines takes the settings of a base; later lines override them',
+    "extends": '`extends "base.xp"` before all other lines takes the settings of base.xp; later lines override them',
     "zip": "in a `sweep`, lists that vary together: `zip { gbs = [128, 256], micro = [16, 8] }`",
     "file": 'a file next to the spec: `chat_template = file("mine.jinja")`',
 }

@@ -68,8 +68,8 @@ OF_CHOICE: Mapping[str, Sequence[str]] = {
     "strategy.shard": ("hsdp",),
     "strategy.activation_checkpointing": (),
 }
-"""Maps each setting that rules refuse for most choices of its clause to the choices that read it (XP221, XP241, XP401,
-XP404).
+"""Some settings are legal only with certain choices of their clause (XP221, XP241, XP401, XP404). Maps each of them to
+these choices: `strategy.shard` to `hsdp`.
 """
 
 

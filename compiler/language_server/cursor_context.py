@@ -31,9 +31,9 @@ class CursorContext:
 
     `clause` is the path of the block that contains the token. Outside of blocks, it is the path of the clause on the
     token's line, or "" at the top level. If the token is a value, `key` is the name before the `=`. `first` is true for
-    the first word of a statement. `chosen` is the choice that is already written for the clause: `sft` in
-    `method sft(...)`, `qlora` in `qlora(...)`. The token comes directly after the word `follows`. `begins` is true if
-    nothing but comments precedes the token in the file. `written` has the paths of the settings that other words name.
+    the first word of a statement. `chosen` is the choice that is already written for the clause: `sft` in `method
+    sft(...)`, `qlora` in `qlora(...)`. `follows` is the word directly before the token. `begins` is true if nothing but
+    comments precedes the token in the file. `written` has the paths of the settings that other words name.
     """
 
     token: Token

@@ -24,7 +24,9 @@ ENDPOINT = "https://huggingface.co"
 SECONDS = 30.0
 """A connection is closed if it sends nothing for this many seconds."""
 DEADLINE = 120.0
-"""The time limit in seconds for a complete answer. An answer sent byte by byte would never exceed SECONDS."""
+"""The time limit in seconds for a complete answer. SECONDS alone does not limit this time: a server that sends one byte
+each second never exceeds SECONDS.
+"""
 LARGEST = 16 * 2**20
 """Maximum size in bytes of an answer."""
 NAMES = {MODEL: "models", DATASET: "datasets", KERNEL: "kernels"}

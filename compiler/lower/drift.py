@@ -2,7 +2,7 @@
 have another name or another default in an older or a newer stack.
 
 A bundle states every argument, so a default that changes between versions does not change the run. The section shows
-which values would change if the bundle stated fewer.
+what would change if the bundle left arguments to the library's defaults.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ VARIABLES = {
     "XPC_DATA_ROOT": "the first place to look for data files and model folders that are not in the bundle",
     "XPC_RETRIES": "how often a run that has lost a process is restarted ({retries})",
     "NODE_RANK": "the number of this node, 0 to {last}",
-    "MASTER_ADDR": "the address of node 0, a name or a number",
+    "MASTER_ADDR": "the address of node 0, a host name or an IP address",
     "MASTER_PORT": "a free port of node 0{found}",
     "XPC_NODE_WAIT": "seconds that the nodes wait for each other (300)",
     "XPC_VLLM_HOST": "the host of the vLLM server (this machine)",

@@ -112,7 +112,7 @@ def _facts(spec: CheckedSpec) -> list[str]:
         f"at most {spec.integer('batch.seq')} tokens per sequence |",
         f"| strategy | {spec.text('strategy')}, {spec.text('precision')} |",
         *(
-            f"| allowed | to run out of memory (`--allow-oom`): {cell(one.message)} |"
+            f"| out of memory | allowed by `--allow-oom`: {cell(one.message)} |"
             for one in spec.problems
             if one.code in DOES_NOT_FIT
         ),

@@ -70,13 +70,13 @@ def in_one_round(
     known = {(one.code, one.message, place) for one in found for place in (_start(one), None)}
     later = [one for one in after if _is_cause(one, name) and (one.code, one.message, _start(one, places)) not in known]
     if any(one.code == MORE for one in found):
-        later = []  # the text may already have the errors `later`, among the findings that are not shown
+        later = []  # the text before the edits may have these errors, too, among its findings that are not shown
     return tuple(_with_later(kept, later, source, places))
 
 
 def _start(one: Diagnostic, places: _Places | None = None) -> int | None:
-    """The offset at which a finding begins. With `places`, the finding is about the changed text, and the offset is
-    converted to the original text. None if the finding is inside of an inserted text.
+    """The offset at which a finding begins. With `places`, the finding is about the text after the suggested edits, and
+    the offset is converted to the text before them. None if an edit changed this part of the text.
     """
     if one.primary is None:
         return None
@@ -87,8 +87,9 @@ def _start(one: Diagnostic, places: _Places | None = None) -> int | None:
 def _with_later(
     found: list[Diagnostic], later: Sequence[Diagnostic], source: Source, places: _Places
 ) -> list[Diagnostic]:
-    """Add the errors of the changed text (`later`) to the findings about the original text (`source`). An error inside
-    of an inserted text corrects the edit that inserts it; any other error is reported at its place in the original.
+    """Add the errors `later`, which a check of the text after the suggested edits finds, to the findings about the text
+    before them (`source`). If such an error is inside of the text that an edit inserts, the edit is corrected. Any
+    other such error is reported at its place in `source`.
     """
     out = [*found]
     for one in later:
@@ -110,11 +111,13 @@ def _with_later(
 
 
 class _Places:
-    """Converts places in the changed text to places in the original text. The edits are sorted, and do not overlap."""
+    """Converts places in the text after some edits to places in the text before them. The edits are sorted, and do not
+    overlap.
+    """
 
     def __init__(self, edits: Sequence[Edit]) -> None:
-        """Store the edits and their offsets. `starts` and `ends` are the offsets of the inserted texts in the changed
-        text. `shifts[n]` is the number of characters by which the first n edits make the text longer.
+        """Store the edits and their offsets. `starts` and `ends` are the offsets of the inserted texts in the text
+        after the edits. `shifts[n]` is the number of characters by which the first n edits make the text longer.
         """
         self.edits = edits
         self.starts: list[int] = []
@@ -137,7 +140,9 @@ class _Places:
         return out
 
     def original(self, span: Span) -> Span | None:
-        """Convert a span of the changed text to a span of the original text. None if an edit changed a part of it."""
+        """Convert a span of the text after the edits to a span of the text before them. None if an edit changed a part
+        of the span.
+        """
         before = bisect_left(self.starts, span.end)
         if before and span.start < self.ends[before - 1]:
             return None

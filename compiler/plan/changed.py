@@ -65,7 +65,9 @@ def legality(spec: Spec) -> Callable[[Settings], bool]:
 
 
 _results: dict[Source, dict[tuple[object, ...], Any]] = {}
-"""The results of `searched` for the last spec. Members of a sweep share them if they differ only in a learning rate."""
+"""The results of `searched` for the last spec. Members of a sweep share a result if they differ only in settings such
+as the learning rate, which do not affect memory, speed or legality.
+"""
 
 
 def searched(search: Callable[..., _T], spec: Spec, *arguments: object) -> _T:

@@ -65,7 +65,8 @@ class Change:
 
 
 def fitting(spec: Spec, most: int = MOST) -> list[Change]:
-    """Find the best change of each tier that makes a run fit, at most `most` changes. The cheapest change comes first.
+    """Find the best change of each tier (such as offloading) that makes a run fit, at most `most` changes. The cheapest
+    change comes first.
 
     If no change has the verdict FITS, changes with the verdict TIGHT are returned. If no change has the verdict TIGHT
     either, one change that affects what the model learns is returned, and its text says so. If nothing helps, the
@@ -232,7 +233,9 @@ def _adds_fusing(one: Change, other: Change) -> bool:
 
 
 def tiers(spec: Spec) -> Iterator[Settings]:
-    """The settings of each tier. The tiers are, in this order: no change, another strategy, offloading, more nodes."""
+    """The settings of each tier. The tiers are, in this order: none (only micro-batch, recomputation and fused kernels
+    change), another strategy, offloading, more nodes.
+    """
     yield {}
     strategy, offload = spec.text("strategy"), str(spec.get("strategy.offload") or "none")
     spread, many = SPREADS.get(strategy, 0), spec.hardware.world > 1

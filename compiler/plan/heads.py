@@ -10,15 +10,16 @@ HEADS: Mapping[str, tuple[int, int]] = {
     # The two numbers are the peak bytes that logits and loss take, per token and vocabulary entry: the first in half
     # precision, the second in fp32. The comments list the tensors that exist at the peak.
     "kept": (14, 16),  # at the peak: logits, log-softmax of an fp32 copy, two gradients, and the model's outputs
-    "freed": (12, 12),  # at the peak: the tensors of "kept" without the model's outputs, which are freed earlier
+    "freed": (12, 12),  # at the peak: the tensors of the entry "kept", but no model outputs, which are freed earlier
     "shifted": (16, 16),  # transformers before 4.45, at the peak: fp32 logits, log-softmax, two gradients
-    "half": (8, 16),  # at the peak: logits, shifted copy, log-softmax and gradient, all in the logits' dtype
+    "half": (8, 16),  # at the peak, in the logits' dtype: logits, a copy shifted by one token, log-softmax, gradient
     "chunks": (6, 12),  # litgpt, at the peak: logits, log-softmax and gradient, all in chunks and in the logits' dtype
-    "half_in_place": (6, 12),  # at the peak: logits, shifted copy and gradient, all in the logits' dtype
+    "half_in_place": (6, 12),  # at the peak, in the logits' dtype: logits, a copy shifted by one token, gradient
     "in_place": (8, 8),  # a Triton cross entropy that overwrites the fp32 logits with the gradient
     # at the peak: scaled logits and log-softmax of both student and teacher, the divergence, its gradients (trl 0.24)
     "divergence": (22, 44),
-    # at the peak: the tensors of "divergence" and, for 0 < `beta` < 1, of the mixture of both models' probabilities
+    # at the peak: the tensors of the entry "divergence" and, for 0 < `beta` < 1, those of the mixture of both
+    # models' probabilities
     "mixture": (36, 72),
     "fused": (0, 0),  # this head computes logits in chunks; `_fused` counts its bytes
     "trl_fused": (0, 0),

@@ -187,7 +187,7 @@ def _states(load: Load) -> States:
         # _prepare_fp32_grad_for_sub_group).
         held = trained / spread[1]
         temporary += 0.0 if load.offload else 4.0 * (min(held, SUB_GROUP) if load.stage == 3 else held)
-        # two buckets of reduce_bucket_size, which transformers sets to h^2
+        # two buckets of `reduce_bucket_size` elements, which transformers sets to hidden_size squared
         communication = 2.0 * load.element * facts.hidden**2
         if load.stage == 3:
             outside = _outside(facts)
@@ -299,7 +299,7 @@ def _tied(load: Load) -> float:
     facts = load.facts
     if not facts.tied or load.adapters is not None or load.trained < facts.params:
         return 0.0
-    # if no gradient of the embedding table is stored yet, the sum of the two gradients becomes the stored gradient
+    # if no gradient of the embedding table is stored yet, the sum of the gradients from head and embedding is stored
     stored = not load.accumulates and load.stage < 2 and not load.layerwise
     element = load.element if load.stage >= 2 else load.weight
     return (2.0 if stored else 3.0) * facts.vocab * facts.hidden * element
@@ -327,7 +327,8 @@ def _phases(load: Load, held: States, layer: float, largest: float) -> dict[str,
     else:
         kept, again, working = layers * layer, 0.0, _working(load, layer)
     scores = logits(load)
-    # of adapters: the component's name, and the bytes that no token adds to (per layer, in a forward and backward pass)
+    # adapters: the name of their component, and the bytes that do not grow with the number of tokens (of a layer, and
+    # in its forward and its backward pass)
     own, each, passing, backwards = component(load), of_layer(load), in_forward(load), in_backward(load)
     computed = 2 if load.engine == "fsdp" and load.shard > 1 else 1
     kept_adapters = each * (computed if load.checkpointing else layers)

@@ -209,6 +209,6 @@ def speed(work: Work, generation: int, precision: str, trainer: str, kinds: Sequ
     source = f"{known['rows'][kind]} published runs"
     if work.peak != chip["peak_and_bandwidth"][0]:
         kinds = [*kinds, "other chip"]
-        source += f" on {chip['name']}, and {others['rows']} on {others['cards']} cards of other chips"
+        source += f" on {chip['name']}, and {others['rows']} on {others['cards']} kinds of GPUs with other chips"
     needed = max(seconds(work, weights, other) * factor, starting(work))
     return Speed(1 / needed, *range_of(kinds), source)

@@ -13,7 +13,9 @@ from xpc.grammar.record import evolve
 
 
 def _attention(s: Shape, bias: bool) -> int:
-    """The number of parameters of one layer's attention, with the norms of both projections to a rank."""
+    """The number of parameters of one layer's attention, including the norms after its two down-projections (of the
+    queries, and of the keys and values).
+    """
     expanded = s.heads * (s.head_dim - s.rotated + s.value_dim)
     keys = s.hidden * (s.latent + s.rotated) + s.latent + s.latent * expanded
     biases = (s.query_rank + s.latent + s.rotated + s.hidden) * bias
@@ -30,7 +32,8 @@ def _decoder(
     c: Config, nope: int, rope: int, value: int | None, latent: int, rank: int, *, tied: bool = False
 ) -> Shape:
     """The shape of a decoder with latent attention and a plain MLP. The arguments are the defaults of transformers'
-    configuration class. If `q_lora_rank` is null, queries have a single projection; its default is `rank`.
+    configuration class. `rank` is the default of `q_lora_rank`; if config.json has null for it, the queries have a
+    single projection.
     """
     s = evolve(other_dimensions(c, ("intermediate_size",), tied=tied), gated_mlp=True)
     rotated = c.integer("qk_rope_head_dim", default=rope)

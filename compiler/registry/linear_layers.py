@@ -78,7 +78,9 @@ def plain_mlps(facts: ModelFacts) -> tuple[Linear, ...]:
 
 
 def _latent_attention(facts: ModelFacts) -> tuple[Linear, ...]:
-    """The linear layers of latent attention: projections to a rank (`a`) and from it to all heads (`b`)."""
+    """The linear layers of latent attention: down-projections (`q_a_proj`), up-projections to all heads (`q_b_proj`),
+    and the output projection.
+    """
     hidden, rank, wide = facts.hidden, facts.query_rank, facts.heads * facts.head_dim
     ranked = (Linear("q_a_proj", "q", hidden, rank, 1), Linear("q_b_proj", "q", rank, wide, 1))
     expanded = wide - facts.heads * facts.rotated + facts.values

@@ -29,7 +29,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--bundle", metavar="DIR", help="the bundle of the run, if the report does not find it")
     parser.add_argument("--html", metavar="FILE", help="write the report as a page with the curves")
     parser.add_argument(
-        "--format", choices=tuple(FORMATS), help="format of the printed report (default: text; with --html, none)"
+        "--format",
+        choices=tuple(FORMATS),
+        help="format of the printed report (default: text, but with --html nothing is printed)",
     )
     parser.add_argument("--json", dest="format", action="store_const", const="json", help="the same as --format json")
     return parser.parse_args(list(arguments))

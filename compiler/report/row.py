@@ -49,7 +49,7 @@ def size(count: float) -> str:
 
 
 def time(seconds: float) -> str:
-    """A duration as text: `12.3 s`, or for a minute and more `1:02:03`."""
+    """A duration as text: `12.3 s` if it is below a minute, otherwise `1:02:03`."""
     return f"{seconds:.1f} s" if seconds < 60 else str(timedelta(seconds=min(round(seconds), 10**12)))
 
 

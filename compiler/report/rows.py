@@ -55,7 +55,7 @@ def _status(run: RunRecord | None) -> str:
         return ""
     kept = f"checkpoint-{run.checkpoints[-1]} is the newest one" if run.checkpoints else "there is no checkpoint"
     if run.status == GOING:
-        return f"a process is training into this folder; {kept}"
+        return f"a process is still training, with this output folder; {kept}"
     ended = "it was stopped" if run.status == STOPPED else "its processes ended"
     return f"{ended} after step {run.step:,}; {kept}, and the same command resumes the run"
 

@@ -162,7 +162,9 @@ class Derivation(OpenSpec):
         if open_ and name in facts.no_checkpointing:
             self.set("memory.checkpointing", False, f"{name} has none", DEFAULT)
         elif open_ and frozen_runs_twice(self.stack, self.get):
-            self.set("memory.checkpointing", False, "reward runs a frozen model forward twice under zero3", DEFAULT)
+            self.set(
+                "memory.checkpointing", False, "reward runs a partly frozen model forward twice under zero3", DEFAULT
+            )
         if REENTRANT not in self.values and (why := why_reentrant(self.stack, self.get)):
             self.set(REENTRANT, True, why)
         for path in RECOMPUTATION:

@@ -62,7 +62,9 @@ def adapter(of: OpenSpec) -> None:
         of.default("lora.dropout", 0.0, "adapters on experts that are stacked in one parameter cannot have dropout")
     kind = of.adapter
     if kind in ("lora", "qlora") and of.method.grouped:
-        of.default("lora.dropout", 0.0, "importance ratios need two equal forward passes; PEFT's default")
+        of.default(
+            "lora.dropout", 0.0, "PEFT's default; with dropout, the two passes of an importance ratio would differ"
+        )
     for name, value in OTHERS.get(kind, LORA).items() if kind != "oft" else ():
         of.default(path_of(f"lora.{name}"), value, "PEFT's default" if kind in OTHERS else "TRL's default")
     if of.flag("oft"):
@@ -94,14 +96,16 @@ def note_frozen_dtype(of: OpenSpec) -> None:
     if fp32 and not rounds and of.get("precision") == "bf16" and "lora.bits" not in of.values:
         message = "the spec states no dtype of the frozen base: xpc takes fp32; linear layers compute with bf16 copies"
         help = (
-            "`model(dtype=fp32)` states this choice; `model(dtype=bf16)` keeps one copy, and adds the layers' outputs "
+            "`model(dtype=fp32)` states this choice; with `model(dtype=bf16)`, the fp32 weights are not kept, and the "
         )
-        help += "in bf16"
+        help += "layers' outputs are added in bf16"
         of.note("model.dtype", message, help)
 
 
 def own_defaults(of: OpenSpec, method: str) -> None:
-    """Set the method's own settings that the spec does not state. Each gets its default in the target's class."""
+    """Set the method's own settings that the spec does not state. Each gets the default of its argument in the target's
+    configuration class, such as GRPOConfig.
+    """
     base = of.stack.base_arguments(of.stack.config(method))
     why = f"the default of {of.stack.name}"
     own = METHODS[method].defaults
@@ -125,7 +129,7 @@ def own_defaults(of: OpenSpec, method: str) -> None:
 
 def _value(of: OpenSpec, row: Setting, method: str, base: dict[str, Json]) -> object:
     if row.path in ("method.steps_per_generation", "method.rewards"):
-        # no default: `steps_per_generation` follows from the accumulation, and the spec must state `rewards`
+        # both have no default: the accumulation decides `steps_per_generation`, and the spec must state `rewards`
         return None
     value = base.get(next((name for name in row.args if name in base), ""))
     seq = of.get("batch.seq")

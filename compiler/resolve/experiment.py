@@ -77,7 +77,7 @@ class _Resolver:
         )
         derivation.run(partial(self._choose, draft))
         if self.loaded.member:
-            from xpc.compiler.resolve.sweep_member import keep_apart  # needed only for members of a sweep
+            from xpc.compiler.resolve.sweep_member import keep_apart  # imported only here, for members of a sweep
 
             keep_apart(self.values, self.loaded.member)
         spec = self._with_values(draft, self.values)

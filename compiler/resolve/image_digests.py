@@ -50,7 +50,7 @@ def with_images(
 
     `trusted` is a function that returns a source's list from an existing bundle. If no image has changed since this
     list was made, the list is used again and no image is read. An image counts as unchanged if its size, times and
-    inode are those in the workspace's memory.
+    inode are those that `workspace.memory` has stored.
     """
     found: dict[str, ImageList] = {}
     for source in pictured(spec):

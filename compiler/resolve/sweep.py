@@ -72,8 +72,8 @@ class Pick:
 
 @entity
 class Grid:
-    """The grid of a sweep. `groups` are its lists and zips. A member has one pick from each group. `locations` maps
-    each swept setting to the position of its name in the block.
+    """The grid of a sweep. `groups` are its lists and zips. A member of the sweep has one element (a `Pick`) of each
+    group. `locations` maps each swept setting to the position of its name in the block.
     """
 
     source: Source
@@ -223,8 +223,9 @@ class _Reader(Reporter):
         self.problem("XP880", f"`{name or self.typed(node.span)}` is not a list of values", node.span, "", help, edit)
 
     def axis(self, node: Setting) -> list[Pick | None] | None:
-        """Read one line of a sweep, such as `lr = [1e-6, 2e-6]`. Returns a pick for each value of the list, and None in
-        the place of a wrong value. Returns None if the line is not a list of values for a setting.
+        """Read one line of a sweep, such as `lr = [1e-6, 2e-6]`. Returns a `Pick` (the settings that change) for each
+        value of the list, and None in the place of a wrong value. Returns None if the line is not a list of values for
+        a setting.
         """
         path = self.path(node.name)
         if path is None:
@@ -293,7 +294,7 @@ class _Reader(Reporter):
 
         rows = [row.path for row in schema.TABLE if row.name == name.text]
         if name.text in schema.SOURCE_SETTINGS and not rows:
-            self.problem("XP101", f"a sweep cannot vary `{name.text}`, which belongs to a source", name.span,
+            self.problem("XP101", f"a sweep cannot vary `{name.text}`, a setting of a data source", name.span,
                          help=OWN["data"])  # fmt: skip
             return
         if len(rows) > 1:
@@ -351,7 +352,7 @@ class _Reader(Reporter):
         self.out.problems.extend(fitted(one, path, node.span) for one in problems)
         if problems or not found.items:
             return None
-        # `zero3(offload=cpu)` is one value of `strategy`, and changes two settings
+        # `zero3(offload=cpu)` is one value of `strategy`, but it sets two settings: `strategy` and `strategy.offload`
         text = "+".join([shown[0][1], *(f"{one.rpartition('.')[2]}-{value}" for one, value in shown[1:])])
         return Pick(((path, text),), found.items, (label,))
 

@@ -111,7 +111,7 @@ def _own(name: str, base: str, workspace: Workspace, bundled: MutableMapping[str
     for one in dict.fromkeys(wanted):
         inside = _inside(one, name)
         files[inside] = _read(
-            one, main.name, workspace, f"`{name[:60]}` names this file, relative to the folder of `{name[:60]}`"
+            one, main.name, workspace, f"`{name[:60]}` names this file by its path in the folder of `{name[:60]}`"
         )
     total = sha256("".join(f"{one} {files[one].digest}\n" for one in sorted(files)).encode()).hexdigest()
     folder = "files/" + bundle_name(main.name, total).rpartition(".")[0]

@@ -35,7 +35,7 @@ def find_data(
     for row in rows:
         source, found = find_source(row, reading)
         if "data.prompt_template" in values and context is None and source.wording is None:
-            source = evolve(source, context=None)  # the prompt template inserts `context` itself
+            source = evolve(source, context=None)  # the prompt template contains `context`, so do not append it
         sources.append(source)
         if rows is not loaded.rows and explained:
             found = [one for one in found if one.code != "XP110"]

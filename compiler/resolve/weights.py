@@ -19,8 +19,8 @@ from xpc.runtime.features.launch.model_folder import is_read
 def with_weights(spec: CheckedSpec, workspace: Workspace) -> CheckedSpec:
     """Return the spec with the digests of the files of its local models, each under the file's name in the spec.
 
-    The digests are stored in the workspace's memory. If the workspace trusts this memory, a file whose digest is stored
-    is not read again.
+    The digests are stored in `workspace.memory`. If `workspace.trusts_memory` is true, a file with a stored digest is
+    read again only if its size, times or inode have changed.
     """
     found: dict[str, str] = {}
     for name in model_files(spec, workspace):

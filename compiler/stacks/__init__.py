@@ -161,7 +161,7 @@ class Stack:
 
     @cached_property
     def removed(self) -> Mapping[str, str]:
-        """Maps each argument of other versions that this stack neither has nor replaces to the reason."""
+        """Maps each argument of other versions that this stack neither has nor replaces to the reason why not."""
         return {name: str(reason) for name, reason in self._policy("removed").items()}
 
     def rename(self, old: str) -> str | None:
@@ -196,10 +196,8 @@ class Stack:
         return _omitted(self, config)
 
     def base_arguments(self, config: str = SFT) -> dict[str, Json]:
-        """The default of each argument that a bundle states: the library's effective default.
-
-        Arguments whose default depends on the machine are left out.
-        The caller may change the returned dictionary.
+        """For each argument that a bundle states, its value if no setting decides it: the value in the table [base] of
+        the policy or, without one, the library's effective default. The caller may change the returned dictionary.
         """
         return {name: copy_of(value) for name, value in _base_arguments(self, config).items()}
 

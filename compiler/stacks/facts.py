@@ -96,7 +96,7 @@ class Facts:
     """
     expert_blocks: Mapping[str, str]
     """For families whose layers call only the experts that get tokens: maps the family to the class of the layer with
-    the experts. ZeRO-3 must gather such a layer as one module, because each process calls other experts.
+    the experts. ZeRO-3 must gather such a layer as one module, because the processes may call different experts.
     """
     output_heads: Mapping[str, str]
     """Maps each family whose output head is not called `lm_head` to the name of this head."""

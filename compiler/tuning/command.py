@@ -101,7 +101,8 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 def _of_preview(spec: Spec, workspace: Workspace, given: Assumptions) -> Assumptions:
     """Add the average length of a row, in tokens, and the number of packed sequences to the assumptions of the command
-    line, if `launch.sh --prepare` or `xpc preview --rows` has counted them. A length that `--tokens` states is kept.
+    line, if `launch.sh --prepare` or `xpc preview --rows` has counted them. If `--tokens` states a length, nothing is
+    added.
     """
     if given.tokens is not None:
         return given

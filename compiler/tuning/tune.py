@@ -59,7 +59,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "xpc tune", description="Measure on your own GPUs the fastest way to run a spec.", epilog=EPILOG
     )
     parser.add_argument("file", metavar="SPEC", help="a spec")
-    parser.add_argument("-o", "--output", metavar="DIR", help="where the probes go (default: ./STEM.tune)")
+    parser.add_argument(
+        "-o", "--output", metavar="DIR", help="the folder of the probes (default: ./STEM.tune for STEM.xp)"
+    )
     parser.add_argument("--read", metavar="DIR", help="read what the probes in DIR measured, and show the best change")
     parser.add_argument("--run", metavar="OUT", help="read the measurements of a finished run in a folder")
     parser.add_argument("--calibration", metavar="FILE", help="write the measurements to FILE, for `xpc plan`")
