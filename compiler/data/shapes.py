@@ -100,7 +100,7 @@ def columns_of(
 
 def prompt_first(source: DataSource, columns: tuple[str, ...], prompt: str) -> tuple[tuple[str, ...], list[Diagnostic]]:
     """Put the column `prompt` in front of the columns that the spec names, unless it is among them. Returns a pair: the
-    columns, and the findings. A format that has no place for one more column is a finding.
+    columns, and the findings. If the format has no place for one more column, this is reported.
     """
     answers = [name for name in columns if name not in KEPT]
     if prompt in columns:

@@ -1,1 +1,1 @@
-"""`xpc explain`, and the documentation pages that are generated from the same tables."""
+"""`xpc explain`, and the documentation pages that are generated from the same tables: of settings, rules and stacks."""

@@ -1,5 +1,5 @@
 """`python -m xpc.compiler.explain.reference`: write docs/reference.md and a page for each clause, from the table of
-settings.
+settings (language/schema.py).
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def write(files: Mapping[str, bytes], out: str, force: bool = False) -> str | No
         recover(target, _has_foreign_files)
         around = _enclosing_bundle(target)
         if around:
-            raise BundleError(f"{out} lies within {around}, a bundle, which would then differ from what was compiled")
+            raise BundleError(f"{out} lies within the bundle {around}, which would then differ from what was compiled")
         foreign = why_foreign(target)
         if foreign and not force:
             raise BundleError(f"{out} {foreign}; choose another folder with -o, or --force to move it aside")

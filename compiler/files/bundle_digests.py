@@ -25,8 +25,8 @@ MOST = 20_000
 to 10,000 files.
 """
 NOT_EXECUTABLE = " (not executable)"
-"""A suffix of the digest of a script that is not executable. It makes the digest differ from the digest of an
-executable script with the same contents.
+"""A suffix of the digest of a script that is not executable. Because of the suffix, an executable script with the same
+contents has a different digest.
 """
 
 

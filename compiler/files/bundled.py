@@ -58,8 +58,8 @@ class BundleWorkspace(Workspace):
         return name, next((one for one in locations if os.path.lexists(one)), inside)
 
     def locate_image(self, folder: str, written: str) -> str | None:
-        """The path of an image (see Workspace.locate_image). It is searched for outside of the bundle, as in a run,
-        because a bundle has no copies of images.
+        """The path of an image (see Workspace.locate_image). A run looks for images outside of the bundle, because a
+        bundle has no copies of them; this function does the same.
         """
         roots = [self.data_root] if self.data_root else []
         locations = [os.path.join(one, folder) for one in (*roots, *_folders_above(self.root))]

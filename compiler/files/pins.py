@@ -50,8 +50,8 @@ class Environment:
 
 @entity
 class Lock:
-    """A lock file. While a spec is resolved, `lookups` collects its references to the hub. It maps each of them to its
-    pin in the lock, or to None.
+    """A lock file. `lookups` is filled while a spec is resolved: it maps each of the spec's references to the hub to
+    the reference's pin in the lock, or to None.
 
     `name` is the name of the lock file. `files` and `rows` map the name of a file in the spec to its digest and to its
     number of rows. `digest` is the digest of the bundle. `text` is the part of the lock file that a bundle copies.

@@ -1,8 +1,8 @@
 """Small JSON files that xpc stores for its own use, in a cache folder that only the user can write to.
 
-`runtime/features/launch/private_entries.py` says which folders and files are accepted. Only entries are ever deleted.
-Every command also works without entries: an entry that cannot be read counts as missing, and an entry that cannot be
-written is not stored.
+`runtime/features/launch/private_entries.py` says which folders and files are accepted. xpc deletes only its own entries
+in this folder. Every command also works without entries: an entry that cannot be read counts as missing, and an entry
+that cannot be written is not stored.
 """
 
 from __future__ import annotations

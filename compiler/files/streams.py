@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 class Unwritable(Exception):
-    """Raised if standard output cannot be written. The message says why. It is "" if the program that reads the output
-    has ended, because then nobody would see the message.
+    """Raised if standard output cannot be written. The message says why. The message is "" if the program that reads
+    the output has ended, because nobody would see a message.
     """
 
 

@@ -241,7 +241,7 @@ class Workspace:
         name = self.locate(written, base)[0]
         if name == self.locate(written)[0] or not self.kind(name):
             return ""
-        return f'a path of a base is relative to the spec that extends it: write `"{name}"`'
+        return f'a path in an extended spec is relative to the spec that extends it: write `"{name}"`'
 
     def walk(self, written: str) -> list[str]:
         """The files below a folder, relative to it and sorted, without hidden files. Raises Unreadable.

@@ -167,7 +167,9 @@ def _fsdp(spec: Spec) -> dict[str, Json]:
 
 
 def yaml(table: dict[str, Json], comment: str) -> str:
-    """Write a table as YAML 1.1 below a comment. Strings are always quoted, so that a parser returns the same table."""
+    """Write a dictionary as YAML 1.1 below a comment. Strings are always quoted, so that a parser returns an equal
+    dictionary.
+    """
     lines = [f"# {line}" for line in comment.splitlines()]
     for key, value in table.items():
         if isinstance(value, dict):

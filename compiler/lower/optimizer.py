@@ -1,4 +1,4 @@
-"""Lower the optimizer and the schedule to trainer arguments: to their names and their keyword arguments."""
+"""Lower the optimizer and the schedule of a spec to trainer arguments: the names and the keyword arguments of both."""
 
 from __future__ import annotations
 

@@ -33,7 +33,9 @@ def component(load: Load) -> str:
 
 
 def of_token(load: Load) -> float:
-    """Bytes per token and layer that adapters save in addition to LoRA's bytes, which are in the measured table."""
+    """Bytes per token and layer that adapters save in addition to the bytes that LoRA saves; those were measured
+    (coefficients.json).
+    """
     tuned = load.adapters
     if tuned is None:
         return 0.0

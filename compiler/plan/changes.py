@@ -205,8 +205,8 @@ def _change(now: Plan, settings: Settings, found: Plan) -> Change:
 
 
 def _alternatives(spec: Spec, now: Plan, tier: Settings, wanted: str) -> list[Change]:
-    """The changes with the settings `tier` (such as offloading) whose plans have the verdict `wanted`, the fastest
-    first. Each change has the largest micro-batch with this verdict.
+    """The changes with the settings `tier` (such as offloading) whose plans have the verdict FITS or `wanted`, the
+    fastest first. Each change has the largest micro-batch with such a verdict.
     """
     found: list[Change] = []
     base = changed(spec, tier)

@@ -1,7 +1,8 @@
 """Divisors of large numbers, from their prime factors.
 
-A spec may contain a number of any size. The time to try every smaller number would grow with the number, so its prime
-factors are used. This module is imported only if a batch does not divide evenly, or a micro-batch is chosen.
+A spec may contain a number of any size. To try every smaller number as a divisor would then take too long, so the
+divisors are computed from the prime factors. This module is imported only if a batch does not divide evenly, or a
+micro-batch is chosen.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class Memory:
     @property
     def low(self) -> float:
         """A lower bound of the peak, in bytes. It is at least the bytes of the model states, which are counted and not
-        estimated. With `at_most`, it includes only the components that do not depend on the batch.
+        estimated. If `at_most` is true, the bound includes only the components that do not depend on the batch.
         """
         doubtful = (*OF_BATCH, HELD_INPUTS) if self.at_most else (HELD_INPUTS,)
         most = self._largest(lambda name: name not in doubtful)
@@ -197,7 +197,7 @@ def _states(load: Load) -> States:
     elif load.engine == "fsdp":
         # The weights of two layers are gathered at a time: those of the layer that is computed, and those of the next
         # layer. Embedding and head stay gathered, because FSDP does not reshard the root module after the forward pass.
-        # Their gradients are reduced in full.
+        # The gradients of embedding and head are reduced in full.
         outside = _outside(facts)
         each = _gathered_weight(load)
         gathered = 2 * facts.layer_params * each + outside * load.element if shard > 1 and load.stage == 3 else 0.0
@@ -280,10 +280,10 @@ def _working(load: Load, layer: float) -> float:
     inner = (4 if trains_mlp else 6) if facts.gated_mlp else 4
     width = max(width, facts.shared_width, facts.dense_width)
     mlp = load.tokens * per * float(inner * width + (2 * facts.hidden if trains_mlp else 0))
-    # Eager attention has a matrix of scores. Its backward pass runs after the MLP's, so only the larger of the two
-    # counts. CUDA's softmax backward needs three tensors at once: the float32 gradient, its product with the softmax
-    # (aten/native/cuda/SoftMax.cu), and the result. In half precision, the rounded softmax is freed before these three
-    # exist.
+    # Eager attention has a matrix of scores. The backward passes of attention and of the MLP run one after the other,
+    # so only the larger of the two memories counts. CUDA's softmax backward needs three tensors at once: the float32
+    # gradient, its product with the softmax (aten/native/cuda/SoftMax.cu), and the result. In half precision, the
+    # rounded softmax is freed before these three exist.
     scores = (8 if load.element == 2 else 12) * facts.heads * load.tokens * load.length
     return max(mlp, float(scores)) if load.attention == "eager" else mlp
 
@@ -292,9 +292,9 @@ def _tied(load: Load) -> float:
     """The temporary bytes for the gradient of a tied embedding table: two gradients and their sum. The gradient that
     stays until the optimizer's step is counted elsewhere.
 
-    Autograd keeps the gradient that comes from the head until the gradient from the embedding exists. It then adds the
-    two out of place (torch 2.13, input_buffer.cpp). If some weights of the model are frozen, the table counts as
-    frozen, too.
+    Autograd keeps the gradient that comes from the head until the gradient from the embedding exists. Autograd then
+    adds the two gradients into a third tensor (torch 2.13, input_buffer.cpp). If some weights of the model are frozen,
+    the table counts as frozen, too.
     """
     facts = load.facts
     if not facts.tied or load.adapters is not None or load.trained < facts.params:

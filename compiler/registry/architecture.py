@@ -47,8 +47,8 @@ def uncounted(config: Mapping[str, object]) -> str | None:
 
 
 def _flat(config: Mapping[str, object]) -> Mapping[str, object]:
-    """Move the keys under `text_config` to the top level. transformers 5 saves the language model's keys of a model
-    that reads images there; older versions save these keys at the top level.
+    """Move the keys under `text_config` to the top level. For a model that reads images, transformers 5 saves the keys
+    of the language model under `text_config`; older versions save them at the top level.
     """
     text = config.get("text_config")
     if config.get("model_type") not in IMAGE_FAMILIES or not isinstance(text, Mapping):

@@ -83,7 +83,9 @@ def embeddings(s: Shape) -> int:
 def llama(
     c: Config, *, tied: bool = False, norms: int = 2, mlp_bias: bool = True, head_dim: int | None = None
 ) -> Shape:
-    """The shape of Llama: RMSNorm, a gated MLP, and one switch (`attention_bias`) for all four attention biases."""
+    """The shape of Llama: RMSNorm, a gated MLP, and one key of config.json (`attention_bias`) for all four attention
+    biases.
+    """
     s = _dimensions(c, tied, head_dim)
     bias = c.flag("attention_bias", False)
     layer = _attention(s, bias, bias) + mlp(s, mlp_bias and c.flag("mlp_bias", False)) + norms * s.hidden
@@ -177,7 +179,7 @@ def _qwen3_moe(c: Config) -> Shape:
 
 def _apertus(c: Config) -> Shape:
     """The shape of Apertus: norms of q and k as wide as one head, and an MLP without a gate. The activation function
-    xIELU has two trained numbers. One switch decides whether all four attention projections have biases.
+    xIELU has two trained numbers. The key `attention_bias` decides whether all four attention projections have biases.
     """
     s = evolve(_dimensions(c), gated_mlp=False)
     bias = c.flag("attention_bias", False)
@@ -195,7 +197,7 @@ def _arcee(c: Config) -> Shape:
 
 
 def _ernie(c: Config) -> Shape:
-    """The shape of ERNIE 4.5: Llama with one switch for all biases."""
+    """The shape of ERNIE 4.5: Llama with one key (`use_bias`) for all biases."""
     s = _dimensions(c, tied=True, head_dim=128)
     bias = c.flag("use_bias", False)
     layer = _attention(s, bias, bias) + mlp(s, bias) + 2 * s.hidden
@@ -215,8 +217,8 @@ def _hunyuan(c: Config) -> Shape:
 
 
 def _seed_oss(c: Config) -> Shape:
-    """The shape of Seed-OSS: Llama's shape with two switches, one for the biases of q, k and v, and one for the bias of
-    the output projection.
+    """The shape of Seed-OSS: Llama's shape with two keys for biases: `attention_bias` for q, k and v, and
+    `attention_out_bias` for the output projection.
     """
     s = _dimensions(c, head_dim=128)
     attention = _attention(s, c.flag("attention_bias", True), c.flag("attention_out_bias", False))
@@ -225,7 +227,9 @@ def _seed_oss(c: Config) -> Shape:
 
 
 def _starcoder2(c: Config) -> Shape:
-    """The shape of Starcoder2: LayerNorms with bias, an MLP of two matrices, and one switch for all biases."""
+    """The shape of Starcoder2: LayerNorms with bias, an MLP of two matrices, and one key (`use_bias`) for all
+    biases.
+    """
     s = evolve(_dimensions(c, tied=True), gated_mlp=False)
     bias = c.flag("use_bias", True)
     return evolve(
@@ -249,7 +253,9 @@ def _gpt_bigcode(c: Config) -> Shape:
 
 
 def _cohere(c: Config) -> Shape:
-    """The shape of Cohere: attention and MLP run in parallel after a single norm. One switch adds norms of q and k."""
+    """The shape of Cohere: attention and MLP run in parallel after a single norm. The key `use_qk_norm` adds norms of q
+    and k.
+    """
     s = llama(c, tied=True, norms=1, mlp_bias=False)
     return evolve(s, layer_params=s.layer_params + (s.q + s.kv) * c.flag("use_qk_norm", False))
 

@@ -1,8 +1,8 @@
 """The only module that prints. Text that others have written, such as a spec, is escaped by `show` before it gets to a
 terminal or a log.
 
-A test (tests/security/test_security_prints.py) finds every print in another module. It also lists the modules that may
-call the other functions of this module.
+A test (tests/security/test_security_prints.py) finds every print in another module. The test also lists the modules
+that may call the other functions of this module.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ LONGEST = 120
 
 @record
 class Row:
-    """One row of the table: the stated, the planned and the actual value as texts. If two of these values differ, `why`
-    is the reason.
+    """One row of the report's table: a stated, a planned and an actual value as texts. If two of these values differ,
+    `why` is the reason.
 
     `differs` is true if the actual value is not the planned one. A missing value does not count as a difference.
     """

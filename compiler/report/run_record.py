@@ -32,7 +32,7 @@ MOST_EVENTS = 1_000_000
 MOST_ENTRIES = 100_000
 """Maximum number of file names that are read from the run's folder."""
 MOST_VALUES = 1000
-"""Maximum number of phases, packages or counts that are read from a table of the run."""
+"""Maximum number of phases, packages or counts that are read from one JSON object of the run."""
 MOST_RESULTS = 24
 FINISHED, GOING, STOPPED, ENDED = "finished", "going", "stopped on request", "ended without a result"
 
@@ -40,8 +40,8 @@ FINISHED, GOING, STOPPED, ENDED = "finished", "going", "stopped on request", "en
 @mutable
 class RunRecord:
     """The contents of a run's output folder. `settings` and `digest` come from the bundle that the run used. `starts`
-    has a table for each start of the run. `measured` has the sums over all starts, and `measured_at` is the step of the
-    last measurement. `notes` are sentences about files that could not be read.
+    has a dictionary for each start of the run. `measured` has the sums over all starts, and `measured_at` is the step
+    of the last measurement. `notes` are sentences about files that could not be read.
     """
 
     folder: str
@@ -126,7 +126,7 @@ def number(value: object) -> float | None:
 
 
 def table(value: object) -> Mapping[str, Any]:
-    """The value if it is a table with at most `MOST_VALUES` entries, otherwise an empty table. The check is needed
+    """The value if it is a dictionary with at most `MOST_VALUES` entries, otherwise an empty one. The check is needed
     because a run's files may come from a stranger.
     """
     return value if isinstance(value, dict) and len(value) <= MOST_VALUES else {}

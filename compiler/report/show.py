@@ -137,7 +137,7 @@ def _overview(found: Sequence[Entry]) -> list[str]:
 
 
 def as_json(found: Sequence[Entry]) -> str:
-    """The report as JSON. The rows of the table are texts, and the measurements and curves are numbers."""
+    """The report as JSON. The cells of the report's table are texts, and the measurements and curves are numbers."""
     return json.dumps({"format": FORMAT, "runs": [_entry(one) for one in found]}, indent=2) + "\n"
 
 

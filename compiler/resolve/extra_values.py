@@ -19,7 +19,7 @@ def extra_values(
     """The arguments in a spec's `extra` blocks, by library and name. They are sorted, because the order in the spec has
     no meaning.
 
-    Errors are added to `problems`. If the GPU lacks a precision, no help text proposes it.
+    Errors are added to `problems`. No help text proposes a precision that the GPU lacks.
     """
     out: dict[str, dict[str, Value]] = {}
     for library, items in written.items():

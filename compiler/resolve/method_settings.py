@@ -113,7 +113,7 @@ class MethodCheck:
             del self.values[one]
         bits = self.values.get("lora.bits")
         if bits is not None and bits.value not in (4, 8):
-            help = "write `bits = 4`, or `bits = 8`; a base of 16 bits is `lora` without `bits`"
+            help = "write `bits = 4`, or `bits = 8`; a base model that is not quantized is `lora` without `bits`"
             self.problems.report("XP107", "a quantized base has 4 or 8 bits", bits.origin.label, help=help)
             del self.values["lora.bits"]
 

@@ -59,7 +59,7 @@ def _rows(loaded: MergedSpec, data: Ref | String, label: Label, problems: Proble
         named = isinstance(data, Ref) and data.name in (title, "")
         replaced = header is loaded.file.source and block.source is not header
         if title != "data" and not named and replaced:
-            pass  # no error: the block comes from a base, and the `train` line of this spec names other data
+            pass  # no error: an extended spec has the block, and this spec's `train` line names other data
         elif title != "data" and not named:
             written = header.slice(data.span)
             problems.report(

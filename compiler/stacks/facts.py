@@ -166,7 +166,7 @@ class Facts:
     """
     zero_counts_micro_batches: bool
     """Whether DeepSpeed counts micro-batches itself. If true, the last micro-batches of an epoch make no step if they
-    are fewer than the accumulation (`accum`).
+    are fewer than the accumulation steps (`accum`).
     """
     fp16_masters_under: tuple[int, ...]
     """The ZeRO stages for which DeepSpeed supports fp16 master weights."""

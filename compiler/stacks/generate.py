@@ -66,12 +66,12 @@ def pins(policy: Mapping[str, Any]) -> str:
 
 
 def main(argv: list[str]) -> int:
-    """Run the script. Returns 0 if the table was written."""
-    parser = argparse.ArgumentParser(description="Write the table of a stack.")
+    """Run the script. Returns 0 if stack.json was written."""
+    parser = argparse.ArgumentParser(description="Write stack.json of a stack.")
     parser.add_argument(
         "stack", help="name of a folder that contains a policy.toml and lies next to this script, such as trl-1.16"
     )
-    parser.add_argument("--fold", action="store_true", help="replace only the policy in the table; needs no library")
+    parser.add_argument("--fold", action="store_true", help="replace only the policy in stack.json; needs no library")
     parser.add_argument("--pins", action="store_true", help="print the packages of the stack's environment")
     parser.add_argument("-o", "--output", help="where to write; - is standard output")
     options = parser.parse_args(argv)

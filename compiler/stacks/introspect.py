@@ -36,7 +36,7 @@ def introspect(classes: Iterable[str]) -> dict[str, Any]:
     os.environ["HF_HUB_OFFLINE"] = "1"
     os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
     logging.disable(logging.CRITICAL)
-    # the import of DeepSpeed logs to standard output, which must contain only the table
+    # the import of DeepSpeed logs to standard output, which must contain only the JSON that this script prints
     with contextlib.redirect_stdout(io.StringIO()):
         return {
             # drop the local part of a version: 2.13.0+cpu becomes 2.13.0

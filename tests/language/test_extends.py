@@ -114,6 +114,6 @@ def test_a_path_that_exists_only_next_to_the_base_gets_a_help_with_the_right_pat
     put(tmp_path, {"house/base.xp": f"{line}\n", "house/data/rows.jsonl": ROW, "house/data/model/a.txt": ""})
     text = 'xpc 1\nextends "house/base.xp"\nhardware 8 x h100-80gb\n'
     found = only(checked(text, tmp_path), code)
-    assert found.help == f'a path of a base is relative to the spec that extends it: write `"house/{path}"`'
+    assert found.help == f'a path in an extended spec is relative to the spec that extends it: write `"house/{path}"`'
     here = text.replace("house/base.xp", "base.xp")  # next to the base, the same path is right
-    assert not any("a path of a base" in (one.help or "") for one in checked(here, tmp_path / "house").problems)
+    assert not any("in an extended spec" in (one.help or "") for one in checked(here, tmp_path / "house").problems)
