@@ -120,7 +120,7 @@ def without_waiting(path: str, flags: int) -> int:
     if kind == stat.S_IFDIR:
         raise IsADirectoryError(EISDIR, os.strerror(EISDIR))
     if kind != stat.S_IFREG:
-        raise OSError("it is not a regular file")  # a device is not even opened, because that may have an effect
+        raise OSError("it is not a regular file")  # opening a device may have an effect
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 

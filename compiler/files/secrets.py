@@ -122,7 +122,7 @@ def without_secrets(found: Iterable[Diagnostic]) -> list[Diagnostic]:
         only there, as `x7Kq93Lm` in `api_key = x7Kq93Lm`.
         """
         if values:
-            # one search for all words, because a search for each value in each message would take too long
+            # search once for all words, because to search each message for each value would take too long
             text = re.sub(WORD, lambda one: "*" * len(one[0]) if one[0] in values else one[0], text)
         return masked(text)
 

@@ -181,7 +181,7 @@ class Workspace:
             raise Unreadable(f"`{_shown(written)}` is a folder") from None
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or str(error)
-            verb = why.removeprefix("it ")  # `read` raises sentences such as `it is larger than 16 MiB`
+            verb = why.removeprefix("it ")  # `read` raises an OSError such as `it is larger than 16 MiB`
             what = verb if verb != why else f"cannot be read ({why})"
             raise Unreadable(f"`{_shown(written)}` {what}") from None
         if pointer(data) is not None:

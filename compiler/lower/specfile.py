@@ -144,9 +144,9 @@ def _clause(spec: Spec, clause: str, head: Setting | None, inner: list[Setting])
             out.append(f"  {row.name}({inside}){note}")
         else:
             out.append(f"  {row.name} = {show(row, value.value)}{note}")
-        # A setting of a flag gets its own line if its origin differs from the flag's origin. If the flag is off, only
-        # settings that the user wrote get a line, because such a setting may have an effect without the flag
-        # (`packing.eval`).
+        # A setting inside of a flag, such as `packing.eval` in `packing`, gets its own line if its origin differs from
+        # the flag's origin. If the flag is off, only settings that the user wrote get a line, because they may have an
+        # effect even so.
         for one in parts:
             if one not in alike and (on or spec.written(one.path)):
                 found = spec.values[one.path]

@@ -7,7 +7,7 @@ from xpc.grammar.package_data import read_sections
 
 
 def launch(members: int) -> str:
-    """The text of the script, for a sweep with `members` members."""
+    """The text of `launch.sh` for a sweep with `members` members."""
     own, common = read_sections(__file__, "sweep_launch.sh"), shared()
     text = own["head"] + common["bash"] + own["work"]
     return text.format(count=members, last=members - 1, name="launch.sh", help=common["help"])

@@ -129,7 +129,9 @@ class _Places:
             self.shifts.append(self.ends[-1] - edit.span.end)
 
     def around(self, edits: Sequence[Edit]) -> list[int]:
-        """The indices of the edits whose inserted text contains all of the given further edits."""
+        """The indices of those stored edits whose inserted text contains all of `edits`, which change the text after
+        the stored edits.
+        """
         first, last = min(each.span.start for each in edits), max(each.span.end for each in edits)
         number = bisect_right(self.starts, first) - 1
         out: list[int] = []

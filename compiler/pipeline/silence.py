@@ -285,7 +285,9 @@ class _Lines:
         self.below: dict[int, tuple[int, int]] = {}
 
     def range(self, comment: Comment) -> tuple[int, int]:
-        """The offsets between which a comment silences findings: the first and the last character of its lines."""
+        """The offsets between which a comment silences findings: the first and the last character of the lines to which
+        it applies.
+        """
         text = self.text
         start, end = line_bounds(text, comment.span.start, comment.span.start)
         first = start

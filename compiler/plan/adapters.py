@@ -132,7 +132,7 @@ def in_forward(load: Load) -> float:
     cast = 2 if load.amp else 0
     each = tuned.element
     sizes = (one.inputs**2 * (each + cast) + one.inputs * one.outputs * (4 * each + cast) for one in tuned.linear)
-    return float(max(sizes, default=0))  # 0 if `targets` names no layer, which a rule refuses
+    return float(max(sizes, default=0))  # 0 without a layer, which a rule refuses
 
 
 def in_backward(load: Load) -> float:

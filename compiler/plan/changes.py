@@ -109,7 +109,7 @@ def _fitting(spec: Spec, most: int) -> list[Change]:
     for wanted in (FITS, TIGHT) if now.verdict not in (FITS, TIGHT) else (FITS,):
         found: dict[frozenset[Path], list[Change]] = {}
         for tier in tiers(spec):
-            kind = frozenset(tier)  # if changes of several sizes help, only the smallest is kept
+            kind = frozenset(tier)  # of 2 and 4 nodes, for example, only the first that helps is kept
             if kind not in found and sum(map(len, found.values())) < most:
                 changes = [one for one in _alternatives(spec, now, tier, wanted) if legal(_decided(one))]
                 if changes:

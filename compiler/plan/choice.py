@@ -221,7 +221,7 @@ def _open_micros(spec: Spec, settings: Settings) -> list[int]:
     if share < 1 or rest:
         return []
     if settings.get("strategy", spec.text("strategy")) == "zero2" and not spec.stack.facts.zero2_accumulates:
-        # on this stack, zero2 cannot accumulate gradients, so each process computes its part of the batch at once
+        # on this stack, zero2 cannot accumulate gradients, so a process's part of the batch must be one micro-batch
         return [share]
     return divisors(share, share)
 

@@ -224,7 +224,7 @@ def speed_of(spec: Spec, load: Load, tokens: int | None = None, row: int | None 
     precision = spec.text("precision")
     sequences = spec.integer("batch.gbs") * spec.method.sequences
     length = row_tokens(spec) if tokens is None else max(1, tokens // sequences)
-    # flash attention keeps the rows of a packed sequence apart, so its cost depends on the length of a row
+    # flash attention keeps the rows of a packed sequence apart, so the cost of attention depends on the length of a row
     attended = (
         min(length, row) if row is not None and spec.flag("batch.packing") and load.attention == "flash" else length
     )

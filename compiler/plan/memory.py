@@ -84,8 +84,8 @@ def memory(load: Load) -> Memory:
         average += plain * layers / load.facts.layers
         most = max(most, plain)
     if load.attention == "sdpa" and _slides(load):
-        # For a layer with a sliding window, torch's kernel gets a mask. The layer then saves as much as with padded
-        # rows.
+        # For a layer with a sliding window, torch's kernel gets a mask. The layer then keeps as many activations as
+        # with padded rows.
         sliding = _layer(load, "mask")
         share = load.facts.window_layers / load.facts.layers
         average, most = average + share * (sliding - average), max(average, sliding)
@@ -103,7 +103,8 @@ def _layer(load: Load, attention: str) -> float:
     if found is not None:
         return saved(found, load.facts, load.length, load.rank)
     if attention == "flash" and _row(load, f"full/{precision}", attention) is None:
-        # flash attention was not measured for this family; it saves as much as torch's fused kernel without a mask
+        # flash attention was not measured for this family; it keeps as many activations as torch's fused kernel without
+        # a mask
         return _layer(load, "sdpa")
     # With adapters, only one kind of attention (`measured`) was measured. For another kind, take the bytes of
     # `measured`, and add the difference between the two kinds in full training, where both were measured.
@@ -368,7 +369,9 @@ def _phases(load: Load, held: States, layer: float, largest: float) -> dict[str,
 
 
 def _at_embedding(load: Load, held: States) -> dict[str, float]:
-    """The memory at the embedding, where the backward pass ends. All gradients of the layers then exist."""
+    """The bytes of each component at the end of the backward pass, at the embedding. All gradients of the layers exist
+    at this time.
+    """
     activations = float(2 * load.tokens * load.facts.hidden * load.element)
     return {"gradients": held.gradients, "gradients of tied tables": _tied(load), "activations": activations}
 

@@ -81,7 +81,7 @@ def states(inputs: MemoryInputs, params: int) -> float:
 
 def activations(inputs: MemoryInputs, facts: ModelFacts) -> float:
     """Bytes per sequence: the saved activations of every layer, and the logits of every token."""
-    # latent attention expands its keys and values for each head, so all heads count
+    # latent attention expands its keys and values for each head, so the sizes of all heads are added
     k = facts.kv_heads * facts.head_dim
     wide = 30 if inputs.half else 32
     layer = wide * facts.hidden + (8 if inputs.half else 16) * facts.intermediate + 8 * k + 4 * facts.heads + 8

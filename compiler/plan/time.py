@@ -99,7 +99,7 @@ class Speed:
 
 
 def table() -> dict[str, Any]:
-    """The fitted weights from utilisation.json; read once."""
+    """The fitted weights in utilisation.json. A process reads the file once."""
     return read_json(__file__, "utilisation.json")
 
 

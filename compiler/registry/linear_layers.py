@@ -107,12 +107,12 @@ def targeted(facts: ModelFacts, targets: object) -> tuple[Linear, ...]:
 
 
 def _means(target: str, name: str) -> bool:
-    """Whether one of two dotted names ends with the other."""
+    """Whether one of two dotted names ends with the other, as `self_attn.q_proj` ends with `q_proj`."""
     return f".{name}".endswith(f".{target}") or f".{target}".endswith(f".{name}")
 
 
 def tables(names: Sequence[str]) -> int:
-    """How many of the modules called `names` are embeddings or output heads."""
+    """How many of the modules in `names` are embeddings or output heads."""
     return sum(name.rpartition(".")[2] in TABLES for name in names)
 
 

@@ -143,7 +143,9 @@ def _glm(c: Config, norms: int = 2) -> Shape:
 def _experts(
     s: Shape, layer_without_mlp: int, per_token: int, experts: int, dense_layers: int = 0, dense: int = 0
 ) -> Shape:
-    """The shape with `experts` MLPs and a router without bias in place of each MLP."""
+    """The shape with `experts` MLPs and a router without bias in place of each MLP. The MLPs of the first
+    `dense_layers` layers, with `dense` parameters each, are not replaced.
+    """
     expert = mlp(s)
     return evolve(
         s,

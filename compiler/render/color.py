@@ -10,7 +10,7 @@ _RED, _YELLOW, _CYAN, _BLUE, _BOLD = "1;31", "1;33", "1;36", "1;34", "1"
 
 @record
 class Paint:
-    """Wraps text in ANSI colour codes if `on`, otherwise returns it unchanged."""
+    """Wraps texts in ANSI colour codes. If `on` is false, texts are returned unchanged."""
 
     on: bool
 

@@ -61,7 +61,7 @@ def read_adapter(values: dict[Path, Value], workspace: Workspace, problems: Prob
         options.append("init_lora_weights")
     if kind == "LOHA" and config.get("module_dropout"):
         options.append("module_dropout")
-    # with these initializations, the saved matrices have other widths than the rank
+    # if MiSS was initialized in one of these ways, the widths of the saved matrices are not the rank
     if kind == "MISS" and config.get("init_weights") in ("bat", "mini"):
         options.append("init_weights")
     if kind == "VERA" and config.get("save_projection") is False:

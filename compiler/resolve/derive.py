@@ -87,7 +87,7 @@ class Derivation(OpenSpec):
         return [path for path in CHOSEN if path not in self.values]
 
     def _placeholders(self) -> dict[Path, Value]:
-        """Usual values for the settings that the plan chooses later, and for the settings that depend on them."""
+        """Provisional values of the settings that the plan will choose, and of the settings that depend on these."""
         facts = self.stack.facts
         usual: dict[Path, object] = {
             "strategy": "ddp",

@@ -276,7 +276,7 @@ class _Resolver:
             text = self._decoded(read, value)
             if text is None:
                 continue
-            # In the spec of the bundle, the value of such a setting is the text of the file instead of `file("x")`.
+            # In the spec of the bundle, a setting in INLINE has the text of the file as its value, and not `file("x")`.
             if path in INLINE:
                 text = text.replace("\r\n", "\n").replace("\r", "\n")
                 for span in hidden_characters(text)[:1]:

@@ -194,7 +194,9 @@ class _Search:
             self.problems.append(_unregistered(node, self.label))
 
     def _report_images(self, name: str) -> None:
-        """Report a model that reads images or sound. If such a model can be trained, its config.json is needed."""
+        """Report a model that reads images or sound. If xpc can train such a model, the help asks for its
+        config.json.
+        """
         if TRAINED not in name.lower():
             why = "is the name of a model that reads images or sound"
             self.problems.append(_multimodal(name, why, self.label))

@@ -128,7 +128,7 @@ class _Finder:
         return evolve(source, parts=tuple(evolve(part, **read) for part in source.parts))
 
     def _with_amounts(self, source: DataSource) -> DataSource:
-        """The source with the settings that say how many of its rows are read."""
+        """The source with the settings that say how many of its rows are read: `take`, `share` and `limit`."""
         take, share, most = (self.settings.get(name) for name in ("take", "share", "limit"))
         if isinstance(take, Amount):
             source = evolve(source, take=take)

@@ -87,7 +87,7 @@ class Spec(Getters):
         lacks the name.
         """
         label = self.extra[library][name].origin.label
-        assert label is not None  # only a spec can state an `extra` argument, so it has a location
+        assert label is not None  # every argument in `extra` was written in a spec, so it has a location
         return evolve(label, text=text)
 
     @property

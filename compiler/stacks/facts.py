@@ -352,7 +352,7 @@ class Facts:
     """Whether vLLM in colocate mode quantizes its copy of the model in the same way as the trained model is quantized.
     """
 
-    # Generation; reading of model configurations
+    # Generation of completions; reading of model configurations
     distill_adapters_under_zero3: bool
     """Whether distillation under ZeRO-3 can train the student's adapters, although the student generates completions
     during training.

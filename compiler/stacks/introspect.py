@@ -101,7 +101,9 @@ def _fields(cls: Any) -> dict[str, Any]:
             declared = field.default_factory()
         record: dict[str, Any] = {"type": _type_text(hints[field.name]), "default": _plain(declared)}
         effective = _plain(getattr(requested if field.name == "bf16" else plain, field.name))
-        if effective == "out":  # the class makes this default from output_dir, for example for `run_name`
+        if (
+            effective == "out"
+        ):  # the class derives this default from output_dir; the default of `run_name` is an example
             effective = _plain(declared)
         elif field.name in MACHINE or (field.name == "report_to" and declared is None):
             record["machine"] = True

@@ -128,7 +128,7 @@ def _specs(data: bytes, name: str, workspace: Workspace, hardware: str | None, p
     """
     if hardware is not None:
         data, name = _moved(name, hardware, path), f"{name.removesuffix('.xp')} on {hardware}.xp"
-    # a run that does not fit compiles, too, because its plan shows how much memory it needs
+    # compile even a run that does not fit its GPUs, because its plan shows how much memory it needs
     checked = check_text(data, name, evolve(workspace, allow_oom=True))
     if checked.members:
         from xpc.compiler.lower.sweep import named  # imported here, because only sweeps need it
