@@ -94,9 +94,7 @@ def _run(arguments: list[str]) -> int:
         raise UsageError(f"there is no command `{arguments[0]}`{suggestion} the commands are {', '.join(COMMANDS)}")
     options = _options(arguments)
     if options.command in LATER:
-        raise UsageError(
-            f"`{options.command}` is reserved and comes with a later version; this version has {', '.join(COMMANDS)}"
-        )
+        raise UsageError(f"`{options.command}` is reserved for a later version; this version has {', '.join(COMMANDS)}")
     return {"check": _check, "compile": _compile, "explain": _explain}[options.command](options)
 
 
@@ -155,7 +153,7 @@ def _parser(first: str) -> argparse.ArgumentParser:
             add("--force", action="store_true", help="move an existing file or folder aside")
             add("--locked", action="store_true", help="fail if SPEC.lock is missing, incomplete or outdated")
         if name in ("check", "compile"):
-            add("--allow-oom", action="store_true", help="report a run that does not fit its GPUs as a note")
+            add("--allow-oom", action="store_true", help="a run that does not fit its GPUs is a note, not an error")
             add("--format", choices=FORMATS, help="output format of the diagnostics (default: full)")
             add("--deny", choices=("warnings",), help="exit with 1 if there are warnings")
             one.set_defaults(**PLAIN)

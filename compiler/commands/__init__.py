@@ -31,7 +31,7 @@ COMMANDS = {
     "preview": "show rows as the trainer gets them, and what is learned from them",
     "rehearse": "run a small version of an experiment to its end, on this CPU",
     "plan": "predict a run's memory and time",
-    "tune": "measure on your own GPUs the fastest way to run a spec",
+    "tune": "find the fastest way to run a spec, by short runs on your GPUs",
     "diff": "compare two specs, commits or bundles",
     "verify": "compare a bundle with its spec, its packages or its run",
     "report": "show what a run was asked to do, what was planned and what ran",

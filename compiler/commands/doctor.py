@@ -18,8 +18,8 @@ from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.render.argument_parser import ArgumentParser
 
 EPILOG = (
-    "Nothing is written and the network is not touched. Exit status: 0 ready (perhaps with notes), 1 something wrong, "
-    "2 wrong usage, or the interpreter does not run."
+    "Nothing is written and the network is not used. Exit status: 0 if the machine is ready (perhaps with notes), 1 if "
+    "something is wrong, 2 for wrong usage, or if the interpreter does not run."
 )
 MARKS = {"fine": "ok", "note": "note", "wrong": "WRONG"}
 PATIENCE = 300

@@ -15,7 +15,7 @@ from xpc.grammar.package_data import read_text
 
 EPILOG = (
     "`xpc list recipes` names the recipes. No existing file is overwritten. "
-    "Exit status: 0 written, 2 wrong usage, or a file is in the way."
+    "Exit status: 0 if the spec was written, 2 for wrong usage, or if a file with its name exists."
 )
 SPECS = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "specs")
 

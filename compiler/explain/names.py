@@ -52,7 +52,7 @@ def _model(name: str) -> str:
         return ""
     kind = "with a chat template" if facts.chat else "without a chat template"
     gated = ", gated: the Hub asks for a licence and a token" if facts.gated else ""
-    active = f", {facts.active_params:,} of them for one token" if facts.active_params else ""
+    active = f", {facts.active_params:,} of them active for one token" if facts.active_params else ""
     return (
         f"{facts.alias}: a model, {facts.id} on the Hub, {kind}{gated}\n"
         f"  family   {facts.model_type}, {facts.params:,} parameters{active}\n"

@@ -189,7 +189,7 @@ def _create(target: str, make: Callable[[str], str]) -> tuple[str, int]:
             return path, held
         with suppress(OSError):
             os.rmdir(path) if os.path.isdir(path) else os.unlink(path)
-    raise FileExistsError(17, "other processes removed each temporary file")
+    raise FileExistsError(17, "other processes removed every temporary file that was made")
 
 
 def _prefix(target: str) -> str:

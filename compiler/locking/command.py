@@ -28,10 +28,11 @@ from xpc.grammar.diagnostic import ERROR
 from xpc.grammar.record import evolve
 
 EPILOG = (
-    "Without --update no server is asked: files are hashed, a commit that the spec states is its pin, and earlier pins "
-    "stay while the spec names the same things. --update NAME updates one model, one dataset, or `environment` (the "
-    "packages). `xpc compile --locked` refuses stale and missing pins. Exit status: 0 everything is pinned, 1 "
-    "something is not, or the spec has errors, 2 wrong usage, or the hub or pip failed."
+    "Without --update, neither the hub nor pip is used: files are hashed, what the spec names by a full commit is "
+    "pinned to this commit, and other pins stay if the spec still names the same things. --update NAME updates one "
+    "model, one dataset, or `environment` (the packages). `xpc compile --locked` refuses stale and missing pins. Exit "
+    "status: 0 if everything is pinned, 1 if something is not, or the spec has errors, 2 for wrong usage, or if the "
+    "hub or pip failed."
 )
 ENVIRONMENT = "environment"
 

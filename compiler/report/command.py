@@ -27,7 +27,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("folders", nargs="+", metavar="DIR", help="the output folder of a run, a bundle, or a sweep")
     parser.add_argument("--bundle", metavar="DIR", help="the bundle of the run, if the report does not find it")
-    parser.add_argument("--html", metavar="FILE", help="write the report as a page with the curves")
+    parser.add_argument("--html", metavar="FILE", help="write the report to FILE, as an HTML page with curves")
     parser.add_argument(
         "--format",
         choices=tuple(FORMATS),

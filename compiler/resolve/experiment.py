@@ -129,7 +129,7 @@ class _Resolver:
         other settings of the spec.
         """
         if not self.loaded.broken:
-            help, why = "write `train MODEL on DATA` above the body", "the spec does not say what is trained"
+            help, why = "write `train MODEL on DATA` above the other lines", "the spec does not say what is trained"
             self.problems.report("XP117", why, self._top(), help=help)
         top = self._top().span
         self.loaded.train, self.loaded.train_source = Train(top, Ref(top, ""), Ref(top, "")), self.loaded.file.source

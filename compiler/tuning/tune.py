@@ -36,8 +36,8 @@ from xpc.grammar.record import evolve, record
 
 EPILOG = (
     "Without options, the command writes the probes and a script that runs them. Probes do not change what is learned: "
-    "global batch, lengths, rows and loss are those of the spec. Exit status: 0 written or read, 1 the spec does not "
-    "compile or no probe finished, 2 wrong usage."
+    "global batch, lengths, rows and loss are those of the spec. Exit status: 0 if probes were written or read, 1 if "
+    "the spec does not compile or no probe has finished, 2 for wrong usage."
 )
 
 
@@ -56,7 +56,7 @@ class Probe:
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the options. Exits with status 2 if they are wrong, as argparse does."""
     parser = ArgumentParser(
-        "xpc tune", description="Measure on your own GPUs the fastest way to run a spec.", epilog=EPILOG
+        "xpc tune", description="Find the fastest way to run a spec, by short runs on your own GPUs.", epilog=EPILOG
     )
     parser.add_argument("file", metavar="SPEC", help="a spec")
     parser.add_argument(
@@ -73,9 +73,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     if options.file == "-":
         raise UsageError("tune needs a spec in a file, not standard input")
     if options.calibration is not None and options.read is None and options.run is None:
-        raise UsageError(
-            "--calibration goes with --read DIR or --run OUT, which give the measurements that are written"
-        )
+        raise UsageError("--calibration needs --read DIR or --run OUT, whose measurements it writes to the file")
     data, name, workspace = read_spec(options.file)
     workspace = evolve(workspace, hashes=True)
     checked = check_text(data, name, workspace)

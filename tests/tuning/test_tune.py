@@ -248,7 +248,7 @@ def test_what_cannot_be_tuned_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
     for words, output in (
         (("s.xp",), "is a sweep"),
         (("-",), "needs a spec in a file"),
-        (("s.xp", "--calibration", "c.json"), "which give the measurements"),
+        (("s.xp", "--calibration", "c.json"), "whose measurements it writes"),
     ):
         with pytest.raises(UsageError, match=output):
             tuned(*words)
