@@ -18,7 +18,7 @@ if "." not in __name__:  # bytecode in a bundle may be older than its source, so
 
     def _finder(path: str) -> FileFinder:
         inside = path == _bundle or any((path + os.sep).startswith(one + os.sep) for one in _inside)
-        if not inside or not os.path.isdir(path):  # Python's default finder imports from other folders
+        if not inside or not os.path.isdir(path):  # for other folders, Python uses its default finder
             raise ImportError
         return FileFinder(path, (_Source, [".py"]))
 

@@ -22,7 +22,7 @@ from typing import Any
 ROWS = 200
 """The texts of this many rows are encoded together. A larger number needs more memory and is not faster."""
 FIRST = 10
-"""The first group has only this many rows. It shows whether the function needs offsets."""
+"""The first group of rows is smaller. It shows whether the function needs offsets."""
 MASK = "assistant_masks"
 MASKED = ("06820c961991ed71", "b3a5577234e10210", "d93dc804cc9b0d21")
 """Digests of the source of apply_chat_template in transformers 5.23, 4.57 and 4.52. If the installed source has one of
@@ -157,7 +157,7 @@ class WithoutOffsets:
 
 
 class Calls:
-    """The recorded calls that the function made for one row, in order."""
+    """The calls of the tokenizer that the mapped function made for one row, in order."""
 
     def __init__(self) -> None:
         self.texts, self.rendered = list[Text](), list[Any]()
@@ -285,7 +285,7 @@ class Recorder:
         return out
 
     def render(self, real: Callable[..., Any], options: dict[str, object]) -> object:
-        """Render a chat template, or return its text from the first run of the function."""
+        """Render a chat template. If the function runs again for a row, return the text from its first run."""
         calls = self.calls
         if calls.rendering == len(calls.rendered):
             calls.rendered.append(real(**options))
@@ -371,7 +371,7 @@ def _digest(function: Any) -> str | None:
 
 
 def unlearned(text: Text) -> bool:
-    """Whether the text's assistant mask has no 1, although its placeholder (`Mask`) answered a search with "found"."""
+    """Whether a search for a 1 in the text's `Mask` was answered with "found", but the computed mask has no 1."""
     return text.learned and text.values is not None and 1 not in text.values[MASK]
 
 

@@ -89,7 +89,7 @@ def packages(pins: Mapping[str, str], optional: Mapping[str, str]) -> Iterator[E
                 f"{name} {machine.plain(found)} is installed, and the bundle needs {pinned}",
             )
     if fine:
-        yield ("packages", FINE, f"{len(fine)} as the target pins them: {', '.join(fine)}")
+        yield ("packages", FINE, f"{len(fine)} with the version that the target pins: {', '.join(fine)}")
     if absent:
         yield ("packages", NOTE, f"not installed, and only some runs need them: {', '.join(absent)}")
 

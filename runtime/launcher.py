@@ -44,7 +44,7 @@ class State:
 def main(folder: str, words: Sequence[str]) -> int:
     """The program; ``words`` are the launcher's module and its arguments. Returns the exit status."""
     if not words or words[0] not in LAUNCHERS:
-        print(f"error: the first word names the launcher: {' or '.join(LAUNCHERS)}", file=sys.stderr)
+        print(f"error: the first argument must be {' or '.join(LAUNCHERS)}", file=sys.stderr)
         return 2
     from .core import arguments, bundle, preflight, progress, signals
     from .core.errors import RunError, stop

@@ -185,7 +185,7 @@ def _prepare(folder: str, place: str) -> None:
         raise RunError("rows with images cannot be prepared: images are opened only when a batch is made")
     moving = unpinned(bundle)
     if moving:
-        raise RunError(f"{', '.join(moving)} may change, so that no rows can be kept: pin the commits with `xpc lock`")
+        raise RunError(f"{', '.join(moving)} may change, and prepared rows would not: pin the commits with `xpc lock`")
     target = os.path.join(place, _key(bundle))
     if os.path.exists(os.path.join(target, INDEX)):
         say(f"{target} has the rows of this run already")
@@ -301,8 +301,8 @@ def _writing(folder: str, calls: list[dict[str, object]], tokenizer: "Tokenizer"
 
 @contextmanager
 def reading(bundle: "Bundle") -> Iterator[None]:
-    """A context in which ``Dataset.map`` returns the rows in $XPC_PREPARED that were prepared for this run. If no rows
-    were prepared for it, ``Dataset.map`` works as usual."""
+    """A context manager: ``Dataset.map`` returns the rows that were prepared for this run in $XPC_PREPARED. If none
+    were prepared for this run, ``Dataset.map`` works as usual."""
     import datasets
 
     from .core.errors import say
@@ -314,10 +314,10 @@ def reading(bundle: "Bundle") -> Iterator[None]:
             calls = list(json.load(handle)["calls"])
     except (OSError, ValueError, KeyError) as error:
         missing = isinstance(error, FileNotFoundError)
-        say(f"{folder} {'is not there' if missing else 'cannot be read'}: the run prepares the rows itself")
+        say(f"{folder} {'does not exist' if missing else 'cannot be read'}: the run prepares the rows itself")
         yield
         return
-    say(f"the rows are read from {folder}")
+    say(f"the run reads the prepared rows in {folder}")
     caches = datasets.is_caching_enabled()
     datasets.disable_caching()  # with caching, a shuffle would write its indices to the folder of the rows
     try:

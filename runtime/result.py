@@ -105,7 +105,7 @@ def deciding(found: Mapping[str, object]) -> str:
 
 def winner(best: Mapping[str, tuple[str, Result]]) -> str:
     """The name of the best of several runs; empty if they cannot be compared. ``best`` maps the name of each run to the
-    metric `deciding` and its result.
+    metric that `deciding` returns, and its result.
     """
     keys = {key for key, _ in best.values()}
     if len(keys) != 1 or len(best) < 2:
@@ -153,7 +153,7 @@ def totals(measured: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     counted = dict.fromkeys(COUNTS, 0.0)
     for one, after in zip(measured, [*measured, {"started": ""}][1:], strict=True):
         if "memory" not in one or "started" not in after:
-            continue  # a later line of the same start also contains these values
+            continue  # only the last line of each start counts: it contains the values of the earlier lines
         for name, spent in one["seconds"].items():
             out["seconds"][name] = round(out["seconds"].get(name, 0.0) + spent, 3)
         for phase, kinds in one["memory"].items():

@@ -88,7 +88,7 @@ def _check(bundle: Bundle, place: str) -> int:
     found = rows_and_tokens(bundle)
     if found:
         raise findings(found)
-    say(f"{place} is complete; without a network: XPC_STAGED={place} ./launch.sh")
+    say(f"{place} is complete; to train without a network: XPC_STAGED={place} ./launch.sh")
     return 0
 
 
@@ -214,7 +214,7 @@ def _texts(found: object) -> list[str]:
 
 
 def _rows(place: str, bundle: Bundle, name: str, source: Source, split: str) -> dict[str, Any]:
-    """Fetch the rows of a source as the run would read them from the hub. A complete folder gets its final name."""
+    """Fetch the rows of a source as the run would read them from the hub. The folder is renamed when it is complete."""
     from huggingface_hub import HfApi, hf_hub_download
 
     commit = str(HfApi().dataset_info(str(source["id"]), revision=source["revision"]).sha)

@@ -145,7 +145,7 @@ def submission_options(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.location("launch.extra_args", "written by the bundle" if taken else "not `--name` or `--name=value`"),
             f"`{text[:60]}` cannot be passed to the command that submits the run",
-            'write complete options, such as `extra_args = ["--name=value"]`, but none that the bundle writes',
+            'write complete options, such as `extra_args = ["--name=value"]`, but no option that the bundle sets',
         )
 
 

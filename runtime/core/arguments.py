@@ -79,5 +79,5 @@ def check_state(bundle: Bundle, args: Arguments) -> None:
     if actual != expected:
         raise RunError(
             f"this bundle is for {expected}, and accelerate runs {SINGLE.get(actual, actual)} ({actual}); "
-            "start it with its launch.sh"
+            "start the bundle with its launch.sh"
         )

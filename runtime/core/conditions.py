@@ -79,7 +79,7 @@ def _unused(text: str) -> tuple[str, ...]:
     The result is cached, because it is the same for most members of a sweep.
     """
     plan, out = json.loads(text), set[str]()
-    for part in PARTS:  # a part is called again only for the settings that it read, because the calls take time
+    for part in PARTS:  # to save time, each function of PARTS is called again only for settings that it read
         read = list[str]()
         found = _named(part(cast("Payload", _Read(plan, "", read))))
         known: dict[object, bool] = {}  # cached, because thousands of data sources have only a few different keys
@@ -109,7 +109,7 @@ def _place(plan: "Payload", path: str) -> Any:
 
 
 def _with(plan: "Payload", path: str, part: "Part") -> set[str]:
-    """The modules of one part (see `PARTS`) that the run would use if the setting at this path had a value."""
+    """The modules for which the function ``part`` of `PARTS` would decide if the setting at this path had a value."""
     place, name = _place(plan, path), path.rpartition(".")[2]
     before = dict(place)
     place[name] = {"id": None, "sets": []}

@@ -40,7 +40,7 @@ class FaultTolerant(TrainerHooks):
     # Methods about losses: the losses of a step, and losses that are not logged yet
 
     def training_step(self, *args: object, **kwargs: object) -> object:
-        """Run trl's step and record a loss that is not finite. After a resume, add the losses not logged before."""
+        """Run trl's step and record a loss that is not finite. A resumed run's first step adds the restored losses."""
         import torch
 
         loss = super().training_step(*args, **kwargs)  # type: ignore[misc]
@@ -187,7 +187,7 @@ class FaultTolerant(TrainerHooks):
 
 @contextmanager
 def writing(what: str, output_dir: str, saved: Sequence[int]) -> Iterator[None]:
-    """A context in which files are written. After a failed write, delete the partial checkpoint and raise one RunError.
+    """A context manager for writing files. After a failed write, delete the partial checkpoint, and raise one RunError.
 
     This process prints the error, because the write may have failed only here.
     """

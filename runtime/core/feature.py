@@ -101,7 +101,7 @@ class Feature:
         return ""
 
     def preflight_failed(self, bundle: "Bundle", error: RunError) -> None:
-        """Before the preflight raises ``error``: report it here and exit the process if it cannot exit normally."""
+        """Before the preflight raises ``error``: if the process cannot exit normally, print ``error`` and exit."""
 
     # Hooks in the launcher
 

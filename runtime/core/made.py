@@ -62,7 +62,7 @@ def check(bundle: Bundle, trainer: Trainer, stated: set[str]) -> None:
 
 
 def compared(bundle: Bundle, trainer: Trainer, stated: set[str]) -> Iterator[Row]:
-    """All rows (see `Row`) to compare: first the rows for every run, then the rows of the run's features."""
+    """Yield all comparisons (tuples, see `Row`): first those that every run makes, then those of the run's features."""
     plan, run, args = bundle.arguments, bundle.run, trainer.args
     accelerator, model = trainer.accelerator, trainer.model
     precision = "bf16" if plan.get("bf16") else "fp16" if plan.get("fp16") else "fp8" if "fp8" in run else "no"

@@ -127,7 +127,7 @@ def started(bundle: Bundle, trainer: Trainer, step: int) -> dict[str, Any]:
 
 def now(step: int) -> dict[str, Any]:
     """The line with all measurements since training started. Its key ``stop`` is the signal that stops the run."""
-    # this function runs in process 0, which knows its own peaks; `of_each` has all peaks at the last exchange
+    # process 0 runs this: its own peaks are current; the other processes' peaks are those of the last exchange
     each = [Measured.memory, *Measured.of_each[1:]]
     return {
         "step": step, "seconds": {name: round(spent, 3) for name, spent in Measured.seconds.items()},

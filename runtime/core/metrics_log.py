@@ -74,8 +74,8 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         self.started = self.last_time = time.monotonic()
 
     def on_step_begin(self, args: Arguments, state: State, control: Control, **_: object) -> None:
-        """At the first step, check the wrapped model. At each step, record the learning rate: DeepSpeed's schedule
-        steps before the log, so the logged rate would be one step ahead.
+        """At the first step, call the hook `before_first_step`. At each step, record the learning rate: DeepSpeed's
+        schedule steps before the log, so the logged rate would be one step ahead.
         """
         if state.global_step == self.first_step:
             for feature in self.bundle.features:
@@ -123,7 +123,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
             self.logs += 1
             if self.logs.bit_count() == 1:  # at the events 1, 2, 4, 8, ..., so there are few measurements
                 measurements.append(args.output_dir, measurements.now(state.global_step))
-        followed = self.bundle.arguments.get("log_completions")  # trl prints a table after the line: do not renew it
+        followed = self.bundle.arguments.get("log_completions")  # trl's table follows the line, so keep it
         put(self._line(event, state.max_steps, now), renew="loss" in event and not followed)
 
     def _line(self, event: dict[str, Any], total: int, now: float) -> str:

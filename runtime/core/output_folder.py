@@ -61,10 +61,10 @@ def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]
         _check_unlocked(folder)
         return None, ["no complete checkpoint to resume from: starting from the beginning"]
     if run["resume"] != "auto":
-        raise RunError(f"{folder} is not empty and this bundle does not resume; name another output folder or empty it")
+        raise RunError(f"{folder} is not empty and this bundle does not resume; empty it or name another output folder")
     differs = difference(bundle)
     if differs is None:
-        raise RunError(f"{folder} is not empty and contains no run of a bundle; name another output folder or empty it")
+        raise RunError(f"{folder} is not empty and contains no run of a bundle; empty it or name another output folder")
     if differs:
         raise RunError(f"{folder} contains a run of another bundle{differs}; {OTHERWISE.format(folder)}")
     _check_unlocked(folder)

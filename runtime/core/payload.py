@@ -65,7 +65,7 @@ class Stack(TypedDict):
     """Facts about the library versions of the target. The supported stacks differ in these facts."""
 
     epoch_forgotten: bool
-    """Whether accelerate, if a run resumes within an epoch, shuffles the rest of it as it shuffled the first epoch."""
+    """Whether accelerate, if a run resumes within an epoch, shuffles its remaining rows as it shuffled epoch 0."""
     dtype_keyword: str
     """The argument of from_pretrained for the dtype of the weights."""
     losses_not_divided: list[str]
@@ -128,7 +128,7 @@ class Continued(TypedDict):
     path: str
     sha256: str
     reference: NotRequired[bool]
-    """Whether the method's reference is the base model with this adapter. If false, it is the base model without it."""
+    """Whether the method's reference model is the base with this adapter. If false, it is the base alone."""
 
 
 class AdapterShape(TypedDict):
@@ -221,11 +221,11 @@ class Division(TypedDict):
     says why a resumed run may not change this part, or is None."""
 
     step: str | None
-    """Why neither the number of processes nor the micro-batch may change."""
+    """Why a resumed run must keep its number of processes and its micro-batch, or None."""
     processes: str | None
-    """Why the number of processes may not change."""
+    """Why a resumed run must keep its number of processes, or None."""
     micro: str | None
-    """Why the micro-batch may not change."""
+    """Why a resumed run must keep its micro-batch, or None."""
 
 
 class Run(TypedDict):
@@ -244,7 +244,7 @@ class Run(TypedDict):
     deepspeed_optimizer: bool
     """Whether deepspeed.json names the optimizer. If so, DeepSpeed creates the optimizer."""
     deepspeed_extension: Literal["fused_adam", "cpu_adam"] | None
-    """The DeepSpeed extension of this optimizer. The extension is compiled when the run starts."""
+    """The DeepSpeed extension that contains this run's optimizer. It is compiled when the run starts."""
     device: str
     gpu: Gpu | None
     division: Division
@@ -289,7 +289,7 @@ class Muon(TypedDict):
 
 
 class Trainer(TypedDict):
-    """The unset settings that decided which modules trainer/ contains."""
+    """Facts about the folder trainer/ of the bundle."""
 
     unused: list[str]
     """Paths of unset settings that would need a module which this bundle lacks."""

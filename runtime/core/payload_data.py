@@ -4,7 +4,7 @@ from typing import NotRequired, TypedDict
 
 
 class Rows(TypedDict):
-    """A number of rows, or a fraction of them."""
+    """A number of rows, or a fraction of all rows."""
 
     rows: NotRequired[int]
     fraction: NotRequired[float]

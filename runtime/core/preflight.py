@@ -46,7 +46,7 @@ def check(bundle: Bundle, rank: int, local_rank: int, known: Sequence[str] = ())
 
 
 def node_findings(bundle: Bundle, rank: int, local_rank: int, alone: bool) -> list[str]:
-    """The findings of a process on this node. With `alone`, before the launch, it makes all checks of its node."""
+    """The findings of this process. With `alone`, before the launch, the process makes all checks of its node."""
     found = [] if os.environ.get(DONE) else file_findings(bundle, rank, local_rank)
     if local_rank == 0 and versions(bundle):  # the checks below need the pinned versions
         return found

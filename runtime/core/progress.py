@@ -11,7 +11,7 @@ from datetime import timedelta
 from . import errors
 
 FIRST, LONGEST = 10.0, 60.0
-"""Seconds: on a terminal, a line every FIRST seconds; in a log, the wait doubles from FIRST up to LONGEST."""
+"""Seconds between lines about a phase: always FIRST on a terminal; in a log, FIRST, then doubled up to LONGEST."""
 
 
 class Phase:
@@ -34,7 +34,7 @@ def now(name: str) -> None:
 
 @contextmanager
 def phase(name: str) -> Iterator[None]:
-    """A context for a phase inside another one: after ``with phase("evaluating"):``, the outer phase continues."""
+    """A context manager for a phase inside another: after ``with phase("evaluating"):``, the outer phase continues."""
     before = Phase.name
     now(name)
     try:

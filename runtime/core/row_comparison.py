@@ -22,12 +22,12 @@ END = "end"
 """The value of `Loss.how` for the marker before a text's last word. Another marker stands after its first word."""
 THOUGHTS = re.compile("(</?think(?:ing)?>)")
 PYTHON = {"argument": re.compile("': ?'$"), "part": re.compile(r"""'text': ?['"]\s*\S* $""")}
-"""By kind of piece, a pattern that the text before it matches if the template wrote a Python dict, not JSON."""
+"""Maps a kind of piece to a pattern for the text before it, which matches if a template wrote Python, not JSON."""
 FIRST, SPREAD = 4, 200
-"""Of each source, these rows are compared: the first 4, 200 at equal distances, and the first for each set of keys."""
+"""Of each source, these rows are compared: the first 4, 200 at equal distances, and the first with each set of keys."""
 COLUMNS = ("messages", "prompt", "completion", "chosen", "rejected")
 NAMES = {"part": "content", "tool_call": "tool_calls", "argument": "tool_calls", "tool": "tools"}
-"""By kind of piece, the value of `data(omit=[...])` that allows its loss, where this is not the kind's name."""
+"""Maps a kind of piece to the value of `data(omit=[...])` that allows its loss. Other kinds keep their name there."""
 WORDS = {"content": "a text", "tool_calls": "tool calls", "reasoning": "reasoning", "tools": "tools"}
 
 
@@ -61,9 +61,9 @@ def check(
     rows: Mapping[int, Mapping[str, Any]], tokenizer: Any, name: str, conversations: Conversations,
     omit: Collection[str] = (),
 ) -> list[str]:  # fmt: skip
-    """Compare ``rows``, a mapping from numbers to rows. Return sentences about losses that ``omit`` allows; raise
-    RunError for other losses."""
-    found: dict[str, dict[int, Loss]] = {}  # for each value of `omit`, the first loss in each row that it allows
+    """Compare ``rows``, a mapping from numbers to rows. Return sentences about lost pieces that ``omit`` allows; raise
+    RunError for other lost pieces."""
+    found: dict[str, dict[int, Loss]] = {}  # by value of `omit` that allows it, each row's first lost piece
     for number, row in rows.items():
         for loss in losses(row, tokenizer, conversations):
             found.setdefault(loss.name, {}).setdefault(number, loss)

@@ -107,7 +107,7 @@ def train(bundle: Bundle) -> int:
 
 
 def _prepared_rows(bundle: Bundle) -> AbstractContextManager[None]:
-    """A context in which the rows in $XPC_PREPARED are read, if the variable is set."""
+    """A context manager: if $XPC_PREPARED is set, the run reads the prepared rows in that folder."""
     if not os.environ.get("XPC_PREPARED"):
         return nullcontext()
     if TYPE_CHECKING:

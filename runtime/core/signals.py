@@ -64,7 +64,7 @@ def listen() -> None:
 
 
 def end_with_launcher() -> None:
-    """Make the kernel kill this process when its launcher dies. Otherwise, folder and port would stay locked."""
+    """Make the kernel kill this process when its launcher dies; else the output folder and port would stay in use."""
     launcher = os.environ.get(LAUNCHER)
     if launcher is None or not sys.platform.startswith("linux"):
         return

@@ -23,7 +23,7 @@ def limit(bundle: Bundle) -> int | None:
 
 @contextmanager
 def watching(bundle: Bundle) -> Iterator[TokenCounts]:
-    """A context that counts the rows of the first tokenization inside it."""
+    """A context manager that counts rows: those of the first ``Dataset.map`` inside it that tokenizes."""
     kind = TokenCounts
     for feature in bundle.features:
         kind = feature.token_counter(bundle, kind)

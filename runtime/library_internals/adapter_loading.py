@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 
 class LoadingHook:
-    """A base class before trl's trainer in the class order (MRO). The trainer then loads a checkpoint's weights by
-    ``load_checkpoint``.
+    """A base class before trl's trainer in the class order (MRO). It lets subclasses override how a checkpoint's
+    weights are loaded (``load_checkpoint``).
     """
 
     def load_checkpoint(self, load: Callable[[], None]) -> None:

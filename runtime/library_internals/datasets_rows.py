@@ -11,7 +11,7 @@ def rearranged(rows: object) -> bool:
 
 
 def typed(rows: Any) -> Any:
-    """The rows. A stream of a JSON array gets the types of its first row: otherwise, turns would be JSON strings."""
+    """Return the rows. A stream without column types gets those of its first row: else turns would be JSON strings."""
     if rows.features is None and (first := next(iter(rows.with_format("arrow")), None)) is not None:
         from datasets import Features
 
@@ -21,7 +21,7 @@ def typed(rows: Any) -> Any:
 
 @contextmanager
 def map_replaced(mapped: Callable[..., object]) -> Iterator[None]:
-    """A context in which ``mapped`` replaces ``Dataset.map``; ``mapped`` gets the original as its first argument."""
+    """A context manager: ``mapped`` replaces ``Dataset.map``, and gets the original method as its first argument."""
     import datasets
 
     real = datasets.Dataset.map

@@ -1,4 +1,4 @@
-"""Store a round's completions in a checkpoint if more steps will train on them (trl 0.18 to 1.16)."""
+"""Store completions in a checkpoint if later steps train on them, because trl generates for several steps at once."""
 
 import os
 from typing import Any

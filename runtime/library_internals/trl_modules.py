@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def replaced(module: object, replacements: Mapping[str, object]) -> Iterator[None]:
-    """A context in which objects of a module are replaced: ``replacements`` maps names to new objects. A name is
+    """A context manager that replaces objects of a module: ``replacements`` maps names to new objects. A name is
     skipped if the module lacks it.
     """
     originals = {name: getattr(module, name) for name in replacements if hasattr(module, name)}

@@ -21,7 +21,7 @@ class Ulysses(Feature):
         """
         size, mesh = bundle.run["context_parallel"], trainer.accelerator.parallelism_config
         if getattr(mesh, "sp_size", 1) != size:
-            raise RunError(f"{size} processes share a sequence, but accelerate is not set up for this; start launch.sh")
+            raise RunError(f"{size} processes share a sequence, but accelerate is not set up for this; use launch.sh")
         _epochs()
         _gradient()
 

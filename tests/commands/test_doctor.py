@@ -140,7 +140,7 @@ def test_other_versions_are_wrong_and_a_local_part_is_not() -> None:
 
     real = version("attrs")
     entries = list(requested.packages({"attrs": real + "+cpu", "pytest": "0.1"}, {"no-such-package": "3", "lark": "0"}))
-    assert ("packages", "fine", "1 as the target pins them: attrs") in entries
+    assert ("packages", "fine", "1 with the version that the target pins: attrs") in entries
     assert ("packages", "note", "not installed, and only some runs need them: no-such-package") in entries
     assert [says.split()[0] for _, state, says in entries if state == "wrong"] == ["pytest", "lark"]
 

@@ -64,7 +64,7 @@ def test_the_run_with_prepared_rows_is_the_run(name: str, warm: Forks, location:
     assert "has the rows of this run already" in again.output
     plain, _ = weights(bundle, tmp_path / "plain", warm.python)
     read, output = weights(bundle, tmp_path / "read", warm.python, XPC_PREPARED=prepared)
-    assert "the rows are read from " in output
+    assert "the run reads the prepared rows in " in output
     assert "Tokenizing" not in output
     assert plain == read
 
@@ -91,7 +91,7 @@ def test_counts_are_read_by_the_plan_and_other_rows_are_not_used(
     other = compiled(CASES["masks"].replace("seq=64", "seq=32"), location, f"{location}/other.bundle", "other.xp")
     run = launch(other, str(tmp_path), PYTHON=warm.python, XPC_PREPARED=prepared)
     assert run.done.returncode == 0, run.output
-    assert "is not there: the run prepares the rows itself" in run.output
+    assert "does not exist: the run prepares the rows itself" in run.output
 
 
 def test_other_learning_rates_share_prepared_rows(warm: Forks, location: str, tmp_path: Path) -> None:

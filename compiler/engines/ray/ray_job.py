@@ -111,7 +111,7 @@ def settings(bundle: str) -> Any:
 
 
 def digest(bundle: str) -> str | None:
-    """The SHA-256 of a folder's bundle.toml, or None if it is not a bundle."""
+    """The SHA-256 of a folder's bundle.toml, or None if the folder is not a bundle."""
     try:
         with open(os.path.join(bundle, "bundle.toml"), "rb") as handle:
             return hashlib.sha256(handle.read()).hexdigest()

@@ -16,8 +16,8 @@ from ...core.errors import RunError, first_line
 from ...core.feature import Bundle, Feature, Trainer
 
 ACCUMULATION = "Gradient accumulation steps mismatch: GradientAccumulationPlugin has 1, "
-"""The beginning of a harmless warning of accelerate. transformers passes 1 to accelerate, because DeepSpeed
-accumulates. transformers itself compares the argument with DeepSpeed's number (HfTrainerDeepSpeedConfig).
+"""The beginning of a harmless warning of accelerate. transformers passes 1 to accelerate, because DeepSpeed accumulates
+gradients itself. transformers compares the run's accumulation with deepspeed.json (HfTrainerDeepSpeedConfig).
 """
 
 
@@ -48,7 +48,7 @@ class DeepSpeed(Feature):
         return f"{short[0]} is cut off" if short else None
 
     def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:
-        """Filter a harmless warning about accumulation, and the messages of DeepSpeed's start."""
+        """Filter a harmless warning about gradient accumulation, and the messages of DeepSpeed's start."""
         logging.getLogger("accelerate.accelerator").addFilter(lambda record: ACCUMULATION not in record.getMessage())
         # DeepSpeed 0.16 logs each step of its start to stdout at level "info"; warnings are still logged
         logging.getLogger("DeepSpeed").addFilter(lambda record: record.levelno >= logging.WARNING)

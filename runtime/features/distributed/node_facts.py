@@ -70,7 +70,7 @@ def total(files: Mapping[str, str]) -> str:
 
 
 def differences(first: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """A sentence for each difference in files or versions between node 0 and another node. All of them stop the run."""
+    """A sentence for each difference in files or versions between two nodes. Any difference stops the run."""
     problems = []
     mine, theirs = dict(first["files"]), dict(other["files"])
     names = sorted(name for name in {*mine, *theirs} if mine.get(name) != theirs.get(name))

@@ -27,7 +27,7 @@ class NodeRendezvous(Feature):
     """Hooks for a run on several nodes."""
 
     def check_nodes(self, bundle: Bundle, check: Callable[[int], list[str]]) -> bool:
-        """Check on every node, if launch.sh gave this node a rank. If a node has problems, all nodes raise RunError."""
+        """If launch.sh gave this node a rank, check all nodes together; all raise RunError if one has a problem."""
         rendezvous = node_protocol.read_rendezvous(bundle.run["nodes"], os.environ)
         if rendezvous is not None:
             meet(bundle, rendezvous, lambda: check(rendezvous.rank))
@@ -36,7 +36,7 @@ class NodeRendezvous(Feature):
         return rendezvous is not None
 
     def launch_failed(self, bundle: Bundle, error: Exception) -> list[tuple[str, int]]:
-        """If the nodes' launchers did not find each other, print and return this failure. Returns [] for any other."""
+        """If the nodes' launchers did not find each other, print and return this failure; [] for another failure."""
         reason = rendezvous_failure(error)
         return [] if reason is None else [("", stop(RunError(reason)))]
 
@@ -164,7 +164,7 @@ def _folder(bundle: Bundle, mine: Node, others: Sequence[Node], notes: list[str]
         if reason:
             one.found.append(f"this node does not see {text}, and {reason}; start from a folder that all nodes share")
         else:
-            notes.append(f"warning: {one.name} does not see {text}; a run that is asked to stop could not save there")
+            notes.append(f"warning: {one.name} does not see {text}; after a stop request, the run could not save there")
 
 
 def labelled(came: Sequence[Node], count: int) -> list[str]:

@@ -8,12 +8,12 @@ from ...core.feature import Bundle
 
 PREFIX = ".xpc-seen-by-every-node-"
 PATIENCE = 3.0
-"""A file that another machine has written must appear within this many seconds. NFS caches folders for as long."""
+"""A file that another machine has written must appear within this many seconds: NFS caches a folder for as long."""
 
 
 class Probe:
-    """A temporary file with a unique name, in the nearest existing folder at or above the output folder, `levels`
-    levels above it.
+    """A temporary file with a unique name, in the output folder or, if that does not exist, in its nearest existing
+    parent, which is `levels` levels above it.
 
     If the file cannot be written, `error` is the reason.
     """

@@ -32,7 +32,7 @@ class SingleProcess(Feature):
         return partial(subprocess.run, [sys.executable, program], env=environ, check=True, start_new_session=True)
 
     def launch_failed(self, bundle: Bundle, error: Exception) -> list[tuple[str, int]]:
-        """A (name, exit status) tuple for the failed process; the name is "" if it has already printed the reason."""
+        """A (name, exit status) tuple for the failed process; the name is "" if the process has printed the reason."""
         if not isinstance(error, CalledProcessError):
             return []
         return [("" if error.returncode in (1, 2) else "the process", error.returncode)]

@@ -164,7 +164,7 @@ def is_evaluation(event: Mapping[str, object]) -> bool:
 
 
 def evaluated(path: str, step: int, sets: int = 1) -> bool:
-    """Whether metrics.jsonl has this step's evaluation on all sets. If some sets lack it, remove the others' lines."""
+    """Whether metrics.jsonl has this step's evaluation on every set. If only on some sets, remove these lines."""
     try:
         evaluations = [one for one in events(path) if one["step"] == step and is_evaluation(one)]
         if evaluations and len(evaluations) < sets:

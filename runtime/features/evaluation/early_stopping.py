@@ -10,7 +10,7 @@ class EarlyStopping(Feature):
     """Early stopping by the metric that chooses the best checkpoint."""
 
     def trainer_options(self, bundle: Bundle, model: Model, load: Callable[[], Model], options: dict[str, Any]) -> None:
-        """Add the callback that counts evaluations."""
+        """Add the callback that ends the run after `patience` evaluations without improvement."""
         from .stop_callback import StopCallback  # imported only here, because it imports transformers
 
         options["callbacks"] = [StopCallback(bundle.run["patience"]), *options["callbacks"]]

@@ -59,7 +59,7 @@ def _name(path: str) -> str:
 
 
 def _folder() -> str:
-    """The folder of the entries. Raises OSError if no private folder can be used."""
+    """The folder with the remembered digests. Raises OSError if no private folder can be used."""
     folder = private_folder("data")
     if folder is None:
         raise FileNotFoundError

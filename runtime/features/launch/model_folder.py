@@ -24,7 +24,7 @@ def files(place: str) -> list[str]:
         out += [("" if prefix == "./" else prefix) + name for name in names if not name.startswith(".")]
         count += len(names) + len(folders)
         deep = prefix.count("/") >= LEVELS or count > MOST
-        circle = {os.path.realpath(one) for one in (place, where)}  # following a link to one of these would never end
+        circle = {os.path.realpath(one) for one in (place, where)}  # following links to these folders would never end
         folders[:] = sorted(
             one for one in folders
             if not (deep or one.startswith(SKIPPED) or os.path.realpath(os.path.join(where, one)) in circle)

@@ -46,7 +46,7 @@ def _is_private(found: os.stat_result) -> bool:
 
 
 def read(folder: str, name: str) -> object:
-    """Read an entry. Raises OSError, ValueError or RecursionError if it cannot be read."""
+    """Read a JSON file of the cache. Raises OSError, ValueError or RecursionError if it cannot be read."""
     descriptor = opened(folder)
     try:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -60,7 +60,7 @@ def read(folder: str, name: str) -> object:
 
 
 def write(folder: int, name: str, text: str) -> None:
-    """Write an entry into an opened folder. Raises OSError."""
+    """Write a file of the cache into the folder with the file descriptor ``folder``. Raises OSError."""
     temporary = f"{name}.{os.getpid()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     try:

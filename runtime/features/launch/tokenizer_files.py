@@ -254,7 +254,7 @@ class TokenizerFiles(Feature):
     """Hooks that compare the files of the model with its tokenizer and the rows."""
 
     def before_rows(self, bundle: Bundle, tokenizer: Tokenizer | None) -> list[str]:
-        """Return findings about the number of embeddings. Print a sentence if the tokenizer has more tokens."""
+        """Return findings about missing files and embeddings. Print a sentence about tokens without an embedding."""
         try:
             folder = files_of(bundle)
         except RunError:  # a missing folder is reported when the tokenizer is loaded

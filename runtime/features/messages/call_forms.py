@@ -126,7 +126,7 @@ class Forms(NamedTuple):
     texts: bool
     """Whether the arguments of tool calls may be JSON text."""
     flat: bool
-    """Whether the name and the arguments of a call may stand in the call itself, without an object `function`."""
+    """Whether a call may be `{"name": ..., "arguments": ...}`, without an object `function` around both."""
     doubles: bool
     """Whether reasoning is written twice if a turn has it both in a key (`reasoning_content`) and in its content."""
 

@@ -28,7 +28,7 @@ WORDS = {
 }
 """Maps each problem that `unread` finds to a phrase for messages."""
 IN_PROMPTS = ("history", "documents", "system_prompt")
-"""Problems with columns whose text should be in the prompt. They are reported even if reward functions read the column.
+"""Problems with text that belongs in the prompt. If reward functions get the columns, only these are reported.
 """
 THOUGHTS = (
     "reasoning", "reasoning_content", "thinking", "think", "thought", "thoughts", "rationale", "cot",

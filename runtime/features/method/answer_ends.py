@@ -25,7 +25,7 @@ class AnswerEnds(Feature):
         """Let trl render each answer only up to its end token. If trl always appends an end token, omit the rendered
         one.
         """
-        # trl 1.0 has no such function for DPO and KTO, and needs no correction there
+        # in trl 1.0, the modules of DPO and KTO lack this function, and these trainers need no correction
         render = getattr(module, "maybe_apply_chat_template", None)
         return replaced(module, {"maybe_apply_chat_template": partial(_rendered, render, bundle.method == "dpo")})
 

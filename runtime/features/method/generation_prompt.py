@@ -41,7 +41,7 @@ def wrong(tokenizer: Tokenizer) -> tuple[str, bool]:
     if begun[shared:] and answer[shared:] and not OTHER_PART.search(begun + answer):
         return (
             f"the chat template ends a prompt with {prompt[len(plain) :][:40]!r}, and begins answers with "
-            f"{header[:40]!r}: the model would continue another text than it knows from its rows"
+            f"{header[:40]!r}: the model would continue a text that is in no row"
         ), False
     return "", False
 
@@ -50,7 +50,7 @@ class GenerationPrompt(Feature):
     """Stops a run that generates answers if its rendered prompts end without the assistant's header."""
 
     def before_rows(self, bundle: Bundle, tokenizer: Tokenizer | None) -> list[str]:
-        """Return a finding if the template has no generation prompt. Print a note if answers begin otherwise."""
+        """Return a finding if there is no generation prompt. Print a note if answers begin differently."""
         what, missing = wrong(tokenizer) if tokenizer is not None and tokenizer.chat_template else ("", False)
         if missing:
             return [what + "; write `{% if add_generation_prompt %}` and the beginning of an answer at its end"]

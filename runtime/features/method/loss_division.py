@@ -9,7 +9,7 @@ class LossDivision(Feature):
     def trainer_made(self, bundle: Bundle, trainer: Trainer, tokenizer: Tokenizer) -> None:
         """Make transformers divide the loss by the gradient accumulation.
 
-        The constructors of trl 0.18's other trainers do this. Without this hook, transformers assumes that the loss is
-        already divided, and the gradients are a sum over micro-batches instead of a mean.
+        For its other methods, trl 0.18 does this in the trainer's constructor. Without this hook, transformers assumes
+        that the loss is already divided, and the gradients are a sum over micro-batches instead of a mean.
         """
         trainer.model_accepts_loss_kwargs = False

@@ -170,8 +170,8 @@ class OnPolicyTrainer:
 
     @contextmanager
     def _generating(self) -> Any:
-        """A context in which the student can generate: its weights are not sharded, and evaluation mode permits the KV
-        cache.
+        """A context manager in which the student can generate: its weights are not sharded, and evaluation mode permits
+        the KV cache.
         """
         from trl.models.utils import unwrap_model_for_generation
 

@@ -35,7 +35,7 @@ def is_given(bundle: Bundle) -> bool:
 
 
 def loaded_by(bundle: Bundle, module: object, load: Callable[[], Any], policy: Any) -> AbstractContextManager[None]:
-    """A context in which the module ``module`` of trl's trainer loads the reference model with ``load``.
+    """A context manager: inside it, the module ``module`` of trl's trainer loads the reference model with ``load``.
 
     By itself, trl loads the reference by the model's name: without the pinned revision, and in trl 0.18 (GRPO under
     ZeRO-3 and FSDP) always in float32. trl's own setting for this, ``model_init_kwargs``, is refused or causes a

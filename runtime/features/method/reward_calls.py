@@ -20,7 +20,8 @@ from ..launch.time_limit import TooSlow, time_limit
 from ..rows.message_fields import unpacked
 
 SECONDS = 60.0
-"""Time limit of the first call. A slower call is only reported, because the function may load something large once."""
+"""A call of a reward function that takes more seconds is reported. The first call, before training, is also ended. This
+is no error, because the function may load something large once."""
 ANSWER = "Let me think. 6 + 1 = 7, so the answer is 7."
 """A made-up completion for the call of a reward function before the run."""
 EXPECTED = "it must return a list with one number for each completion, or None for a completion without a reward"
@@ -30,8 +31,8 @@ function, which is before training, raises such an error, the run goes on."""
 
 
 class Messages(list[dict[str, str]]):
-    """A completion of messages, for the first call. `"7" in completion` raises an error, because it would be false for
-    every completion: a message is no text.
+    """A completion as a list of messages, for the first call of a reward function. `"7" in completion` raises an error,
+    because it would be false for every completion: a message is no text.
     """
 
     def __contains__(self, one: object) -> bool:
@@ -107,7 +108,7 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @contextmanager
     def judged(given: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], list[Any]]]:
-        """A context with a list. The caller appends the function's result; at the end, the list has its values."""
+        """A context manager for one call. The caller appends the result to the list; at the end, it has the values."""
         returned = list[Any]()
         size, question = len(given["completions"]), _question(given["prompts"][0])
         where = f"called with {size} completions, the first for the prompt {question}"
@@ -138,7 +139,8 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def _reported(call: str) -> Iterator[None]:
-    """Print a line after SECONDS, and whenever the time has doubled. Any process prints it: the others wait."""
+    """Print a line when the call has taken SECONDS, and whenever its time has doubled. Not only process 0 prints it,
+    because a call may be slow in one process only."""
     ended, begun = threading.Event(), time.monotonic()
 
     def report(seconds: float = SECONDS) -> None:

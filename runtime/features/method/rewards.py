@@ -198,7 +198,7 @@ def soft_overlong_punishment(max_completion_len: int, soft_punish_cache: int) ->
 
 
 def code_format(language: str = "python") -> Function:
-    """``format_reward`` for answers with a code block. A row's column ``language`` replaces the setting."""
+    """``format_reward`` for answers with a code block in ``language``, or in that of the row's column ``language``."""
 
     def code_format_reward(completions: list[object], **columns: Any) -> list[float]:
         answers = texts(completions)
@@ -225,7 +225,7 @@ CONFIGURABLE: Mapping[str, Callable[..., Function]] = {
     "repetition_penalty": repetition_penalty,
     "soft_overlong_punishment": soft_overlong_punishment,
 }
-"""For each built-in reward function with settings of its own, the function that makes it from its settings."""
+"""Maps the name of a built-in reward function with settings to a function that gets the settings and returns it."""
 SANDBOXED = ("binary_code", "cf_code", "code", "ioi_code")
 """Open-R1's rewards that run generated programs on a service outside of this machine."""
 

@@ -33,7 +33,7 @@ class Sampling(Feature):
 
 
 def vllm_at_commit(bundle: Bundle, module: object) -> AbstractContextManager[None]:
-    """A context for vLLM in the training process. Its engine loads the model at the bundle's commit.
+    """A context manager for vLLM in the training process: vLLM's engine loads the model at the bundle's commit.
 
     trl itself passes only the model's name to the engine.
     """

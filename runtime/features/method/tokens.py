@@ -111,7 +111,7 @@ class GivenTokens(TokenCounts):
         return super().mapped(real, rows, *args, **kwargs)
 
     def given(self, rows: Rows) -> None:
-        """Count the rows of token ids that the trainer gets."""
+        """Count the rows of token ids (``rows``) that the trainer gets."""
         import numpy
 
         plain = rows.with_format(None)
@@ -160,7 +160,7 @@ class TokenRows(Feature):
         return GivenTokens
 
     def tokens_counted(self, bundle: Bundle, counted: TokenCounts, prepared: Rows) -> None:
-        """Count the rows if the trainer has neither truncated nor packed them."""
+        """Count the rows, unless `GivenTokens.mapped` has counted them before the trainer truncated or packed them."""
         if isinstance(counted, GivenTokens) and not counted.has_counts:
             counted.given(prepared)
 

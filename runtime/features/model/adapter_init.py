@@ -165,7 +165,7 @@ def initialize_reference(layers: Mapping[str, Any], start: Mapping[str, object])
 
 
 def gathered(weight: Any) -> AbstractContextManager[object]:
-    """A context in which a weight that ZeRO-3 has sharded is complete. Changes that process 0 makes are kept."""
+    """A context manager: inside it, a weight that ZeRO-3 has sharded is complete. Process 0's changes are kept."""
     if not hasattr(weight, "ds_id"):
         return nullcontext()
     import deepspeed

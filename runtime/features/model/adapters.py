@@ -172,7 +172,7 @@ def _matches(name: str, places: Iterable[str]) -> bool:
 
 
 def _weights(plan: Mapping[str, Any], model: Model) -> Iterator[tuple[str, object, object]]:
-    """Rows (see `made.Row`) about trained weights: only adapters and complete modules, in the bundle's dtype."""
+    """Like `built`, for each weight: whether it is trained or frozen as it should be, and the dtype of adapters."""
     prefixes = (f".{model.base_model.prefix}", f".modules_to_save.{ADAPTER}.")
     for name, weight in model.named_parameters():
         own = f".{ADAPTER}" in name and any(one in name for one in prefixes)

@@ -46,7 +46,7 @@ class ContinuedAdapter(Feature):
     def making_trainer(
         self, bundle: Bundle, model: Model, module: ModuleType, load: Callable[[], Model]
     ) -> AbstractContextManager[object]:
-        """Give the trainer's model the adapter's weights, and a frozen copy of these weights as the reference.
+        """Load the earlier run's adapter into the trainer's model, and a frozen copy of it as the reference.
 
         This happens here because some trainers use the copy in their constructor. If the installed trl's trainer keeps
         no such copy, this hook does nothing, and `trainer_made` loads the weights.

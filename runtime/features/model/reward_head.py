@@ -24,14 +24,14 @@ class RewardHead(Feature):
         return loader
 
     def model_options(self, bundle: Bundle, options: dict[str, object]) -> None:
-        """Set one score per sequence; filter transformers' report about the new score head."""
+        """Make the model return one score per sequence. Filter transformers' report about the new score head."""
         from transformers import AutoConfig
 
         filter_log_messages()
         options["config"] = AutoConfig.from_pretrained(bundle.model_path, **bundle.loading(), num_labels=1)
 
     def tokens_counted(self, bundle: Bundle, counted: TokenCounts, prepared: Rows) -> None:
-        """Count rows that are too long as dropped, because the reward trainer drops them instead of truncating them."""
+        """Count rows longer than `seq` as dropped, not as truncated, because the reward trainer drops them."""
         counted.cut_rows = counted.cut_tokens = 0
         counted.left_out_for, counted.lacks = "they are longer than seq", "fits"
 

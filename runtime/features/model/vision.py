@@ -111,7 +111,7 @@ class Vision(Feature):
         trainer.data_collator = ImageCollator(trainer.data_collator, tokenizer.image_token_id)
 
     def made(self, bundle: Bundle, trainer: Trainer) -> Iterator[tuple[str, object, object]]:
-        """A row (see `made.Row`) that compares the number of trained weights in the vision part with 0."""
+        """Compare the number of trained weights in the vision part with 0."""
         trained = [path for path, weight in trainer.model.named_parameters() if within(path) and weight.requires_grad]
         yield "the number of trained weights in the vision tower", 0, len(trained)
 
@@ -170,7 +170,7 @@ def counted(processor: Any, most: int, label: str, rows: Rows, conversations: Ca
             f"with {many:,} tokens ({some:,} of them for images); an image cannot be cut: write `seq = {many}`, or "
             "make the images smaller"
         )
-    return f"{label}: {len(rows):,} rows with {images:,} images, {total:,} tokens, {of_images:,} of them the images'"
+    return f"{label}: {len(rows):,} rows with {images:,} images, {total:,} tokens, {of_images:,} of them for images"
 
 
 class ImageCollator:

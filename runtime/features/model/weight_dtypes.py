@@ -70,7 +70,7 @@ def states_bf16(bundle: Bundle) -> bool:
 
 @contextmanager
 def unrounded(bundle: Bundle, module: object, kept: dict[str, object]) -> Iterator[None]:
-    """A context that collects in ``kept``, by name, the trained weights that trl's ``module`` creates with peft.
+    """A context manager that collects, by name in ``kept``, the trained weights that trl's ``module`` makes with peft.
 
     Only float32 adapters are collected. No copies are needed, because rounding makes new tensors.
     """

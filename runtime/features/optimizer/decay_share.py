@@ -13,7 +13,7 @@ class DecayShareTrainer(FaultTolerant):
     args: Any
 
     def create_scheduler(self, num_training_steps: int, *args: Any, **kwargs: object) -> object:
-        """transformers' schedule, which needs the decay in steps. The trainer's arguments keep the share."""
+        """Create transformers' schedule with the decay in steps. The trainer's arguments still contain the share."""
         stated = self.args.lr_scheduler_kwargs
         decay = int(stated["num_decay_steps"] * num_training_steps)
         self.args.lr_scheduler_kwargs = {**stated, "num_decay_steps": decay}

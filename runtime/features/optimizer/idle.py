@@ -61,7 +61,7 @@ class Idle(Feature):
         return []
 
     def _cause(self, bundle: Bundle) -> str | None:
-        """The likely cause, if nothing is learned. Rate, gradient and loss are checked from two logged steps on."""
+        """The likely cause, if nothing is learned. Rate, gradient and loss count only if several steps are logged."""
         args, method, several = bundle.arguments, bundle.plan["method"], len(self.window) > 1
         if several and "lr" in self.window[-1] and self.rate < NO_RATE:
             return "and before them, the learning rate was 0; raise `optimizer.lr` or change the schedule"
@@ -94,7 +94,7 @@ class Idle(Feature):
         return change <= NO_CHANGE**2 * size
 
     def _always(self, name: str, value: float) -> bool:
-        """Whether a metric had the value ``value`` at each step of the window."""
+        """Whether a metric had the value ``value`` at each of the last logged steps (`window`)."""
         return all(one.get(name) == value for one in self.window)
 
 

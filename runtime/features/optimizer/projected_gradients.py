@@ -13,7 +13,7 @@ PROJECTIONS = (
     ("apollo_torch", "random_projector", "GradientProjector"),
     ("apollo_torch", "svd_projector", "GaLoreProjector"),
 )
-"""For each package, the module and the class in its checkpoints (galore-torch 1.0, apollo-torch 1.0.3)."""
+"""Packages, modules and classes of the projectors in optimizer.pt (galore-torch 1.0, apollo-torch 1.0.3)."""
 
 
 class ProjectedGradients(Feature):

@@ -12,12 +12,12 @@ from ...core.rows import name
 from . import kinds
 
 Restore = Callable[[Mapping[str, Any]], dict[str, Any]] | None
-"""A function that gets a row of a mixture of formats and returns the row with its original columns, or None."""
+"""The function that restores the original columns of a row of a mixture of formats; None without such a mixture."""
 
 
 CUT_FIRST = ("dpo", "grpo", "rloo")
-"""Methods whose trainers before trl 1.0 cut every prompt at `max_prompt_length`. The trainers of orpo, cpo and kto do
-so only in rows longer than `seq`; `TokenCounts` counts these.
+"""Methods whose trainers before trl 1.0 cut every prompt to `max_prompt_length` tokens. The trainers of orpo, cpo and
+kto cut a prompt only if its row is longer than `seq`; `TokenCounts` counts such rows.
 """
 
 
@@ -110,7 +110,7 @@ def _with_length(row: Mapping[str, object], tokenizer: Tokenizer) -> dict[str, i
 
 
 def _kept(rows: Rows, fits: Callable[..., bool], limits: Mapping[str, object], use: str, none: str, why: str) -> Rows:
-    """The rows that fit into the limits. Prints how many rows do not fit. Raises RunError if no row fits."""
+    """The rows for which ``fits`` returns true. Prints how many rows are dropped. Raises RunError if no row is left."""
     kept = rows.filter(fits, fn_kwargs=limits, desc=None)
     if len(kept) == 0:
         raise RunError(f"{none}: there are no rows to {use}")

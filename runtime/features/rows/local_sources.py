@@ -20,7 +20,7 @@ class LocalSources(Feature):
     """Hooks for a run with local data."""
 
     def source_reader(self, bundle: Bundle, source: Source) -> Callable[..., Rows] | None:
-        """The reader of a local source."""
+        """The function that reads a local source; None for a source on the hub."""
         return _read if source["id"] is None else None
 
     def source_unreadable(self, bundle: Bundle, reason: str, source: Source, split: str) -> str:

@@ -64,7 +64,7 @@ class MessageFields(Feature):
         self, bundle: Bundle, source: Source, stored: Rows, dropped: Sequence[str],
         make: Callable[[Any, int], dict[str, Any]],
     ) -> dict[str, object] | None:  # fmt: skip
-        """The types of the columns. Every message has three texts, whatever keys the stored messages have."""
+        """The types of the columns. Every message has three texts: role, content, and its other keys as JSON."""
         from datasets import Features, List, Value
 
         if not len(stored) or not _has_fields(stored):

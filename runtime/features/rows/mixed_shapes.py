@@ -26,8 +26,8 @@ class MixedShapesTrainer(Prepared):
     """Trainer methods for a run whose rows have several formats."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Call trl's constructor. trl decides by the first row whether rows are conversations. Here, it is made to
-        decide that the rows of a mixture are.
+        """Call trl's constructor. trl decides by the first row whether all rows are conversations. Here, trl treats
+        every row of a mixture as a conversation.
         """
         module = next(sys.modules[one.__module__] for one in type(self).__mro__ if one.__module__.startswith("trl."))
         real = module.is_conversational
@@ -70,7 +70,7 @@ def _of_kind(rows: Rows, kind: str) -> Rows:
 
 
 def _learned(part: Rows, missing: list[str]) -> Rows:
-    """The rows with the mask columns of all formats. A mask that is not in the rows' own format is 1 everywhere."""
+    """Add the columns ``missing``: masks that only rows of other formats have, here 1 (learned) for every token."""
     if not missing:
         return part
     return part.map(lambda row: {name: [1] * len(row["input_ids"]) for name in missing}, desc=None)
@@ -95,7 +95,7 @@ class MixedShapes(Feature):
     """Hooks for a run whose rows have several formats."""
 
     def source_mapped(self, bundle: Bundle, source: Source, rows: Rows) -> Rows:
-        """Add a column with the format to the rows of a source."""
+        """Add a column with the row format, and prefix the names of the other columns with it (see `marked`)."""
         return marked(source, rows)
 
     def token_counter(self, bundle: Bundle, counted: type[TokenCounts]) -> type[TokenCounts]:

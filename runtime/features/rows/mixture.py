@@ -59,9 +59,9 @@ def mix(
 ) -> RowSets:
     """Mix sources exactly as ``get_dataset`` of the alignment handbook and of open-r1 does, row for row.
 
-    A part with a share is shuffled with the seed, and its first ``int(rows x share)`` rows are kept. The parts are
-    concatenated and shuffled with the seed. ``train_test_split`` with the seed makes the holdout. Without ``shuffle``,
-    nothing is shuffled. ``filtered`` drops rows from the concatenated parts.
+    ``parts`` are the rows of each source. A part with a share is shuffled with the seed, and its first ``int(rows x
+    share)`` rows are kept. The parts are concatenated and shuffled with the seed. ``train_test_split`` with the seed
+    makes the holdout. Without ``shuffle``, nothing is shuffled. ``filtered`` drops rows from the concatenated parts.
     """
     taken = [selected(part, plan, seed, shuffle) for part, plan in zip(parts, plans, strict=True)]
     rows = joined(taken)
@@ -76,7 +76,7 @@ def mix(
         raise RunError(f"the holdout asks for {size} rows, but the data has only {len(rows)}")
     try:
         split = rows.train_test_split(test_size=size, seed=seed, shuffle=shuffle)
-    except ValueError as error:  # with this many rows, the training part or the holdout would be empty
+    except ValueError as error:  # the training rows or the holdout would be empty
         raise RunError(f"the holdout of {size} cannot be taken from {len(rows)} rows") from error
     return split["train"], split["test"]
 
@@ -151,7 +151,7 @@ def _take(part: Rows, take: Mapping[str, Any] | None, seed: int, shuffle: bool) 
         return part
     count = int(take["rows"]) if "rows" in take else int(len(part) * take["fraction"])
     if count > len(part):
-        raise RunError(f"a part of the mixture takes {count} rows, but has only {len(part)}")
+        raise RunError(f"`take` asks for {count} rows of a source that has only {len(part)}")
     return (part.shuffle(seed=seed) if shuffle else part).select(range(count))
 
 

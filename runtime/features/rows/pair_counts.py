@@ -18,8 +18,8 @@ class PairTokenCounts(TokenCounts):
     """Counts the sequences of a pair: the prompt with the chosen answer, and the prompt with the rejected one."""
 
     def mapped(self, real: Callable[..., Any], rows: Any, *args: Any, **kwargs: Any) -> Any:
-        """Called in place of ``Dataset.map``. KTO of trl before 1.0 passes its tokenizer to ``map``; keep it for
-        `added`.
+        """Called in place of ``Dataset.map``. Also keep the tokenizer, which KTO of trl before 1.0 passes to ``map``:
+        `added` needs it.
         """
         self.tokenizer: Any = (kwargs.get("fn_kwargs") or {}).get("tokenizer")
         return super().mapped(real, rows, *args, **kwargs)

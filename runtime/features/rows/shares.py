@@ -46,10 +46,10 @@ class Shares(Mixture):
         return kept
 
     def tokens_counted(self, bundle: Bundle, counted: TokenCounts, prepared: Rows) -> None:
-        """Report rows that the trainer dropped after the mixture was drawn. With packing, nothing is dropped: there are
-        fewer sequences than rows."""
+        """Report rows that the trainer dropped after the mixture was drawn. With packing, report nothing: trl joins
+        rows, so it returns fewer sequences than rows."""
         if counted.left_out and not bundle.arguments.get("packing"):
-            say(f"mixture: the trainer drops {counted.left_out:,} of its rows, so the shares are not exact")
+            say(f"mixture: the trainer drops {counted.left_out:,} of the mixed rows, so the shares are not exact")
 
     def rows_mapped(
         self, bundle: Bundle, sets: RowSets, parts: list[Rows], load: Load, tokenizer: Tokenizer
@@ -110,7 +110,7 @@ def mix(
         drawn.append(part.select(numpy.resize(numpy.arange(left), count)))
         out += [part.select(range(left, len(part)))] if held_out else []
         times = f", {count / left:.4g} times each" if count > left else ""
-        say(f"mixture: {count:,} rows of {name(plan)}, which has {left:,}{times}")
+        say(f"mixture: {count:,} rows of {name(plan)}, which has {left:,} rows{times}")
     rows = joined(drawn)
     if shuffle:
         rows = rows.shuffle(seed=seed)
@@ -145,7 +145,7 @@ def counts(
     left = [count - out for count, out in zip(rows, held, strict=True)]
     for source, count, out in zip(names, rows, held, strict=True):
         if count == 0:
-            raise RunError(f"{source} has no row to train on: raise batch.seq if its rows do not fit, or remove it")
+            raise RunError(f"{source} has no row to train on: raise batch.seq if they do not fit, or drop this source")
         if count <= out:
             raise RunError(f"{source} has {count:,} rows, and the holdout takes {out:,}: no row is left to train on")
     lengths = [Fraction(count) / part for count, part in zip(left, parts, strict=True)]

@@ -30,7 +30,7 @@ FOLDER = "_hub"
 """A folder in the output folder. It has hard links to files that wait to be pushed: their checkpoints can be deleted
 before the push."""
 PENDING = "_hub_pending"
-"""A file in the output folder. It exists from the moment when the final model is saved until it is pushed."""
+"""A file in the output folder. It exists after the final model is saved, until the model is pushed."""
 STATE = (
     "optimizer*", "scheduler.pt", "scaler.pt", "rng_state*", "*.pt", "*.pth", "global_step*", "latest",
     "zero_to_fp32.py", "pytorch_model_fsdp*",

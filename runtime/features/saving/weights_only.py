@@ -15,7 +15,7 @@ class WeightsOnlyTrainer(FaultTolerant):
     """Trainer methods for a run whose checkpoints contain only weights."""
 
     def save_checkpoint(self, write: Callable[[], None]) -> None:
-        """Save the complete state if the checkpoint is written because of a stop request."""
+        """Save the complete state, not only weights, if a stop request is the reason for this checkpoint."""
         stated = self.args.save_only_model
         self.args.save_only_model = stated and not self.stopping
         try:

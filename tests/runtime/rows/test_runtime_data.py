@@ -49,7 +49,7 @@ def test_one_part_keeps_the_order_of_its_file_unless_shuffled() -> None:
 
 def test_rows_are_taken_and_too_many_are_refused() -> None:
     assert len(mixture.mix([numbers("a", 9)], [{"take": {"rows": 5}}], 1, True, None)[0]) == 5
-    with pytest.raises(RunError, match="takes 10 rows, but has only 9"):
+    with pytest.raises(RunError, match="asks for 10 rows of a source that has only 9"):
         mixture.mix([numbers("a", 9)], [{"take": {"rows": 10}}], 1, True, None)
     with pytest.raises(RunError, match="holdout asks for 9 rows"):
         mixture.mix([numbers("a", 9)], [{}], 1, True, {"rows": 9})

@@ -77,7 +77,7 @@ def test_take_and_limit_select_rows_before_they_are_drawn() -> None:
     rows, _ = mixed(100, 100, 0.5, a={"take": {"rows": 10}}, b={"limit": 20})
     assert Counter(one[0] for one in rows) == {"a": 10, "b": 10}
     assert all(int(one[1:]) < 20 for one in rows if one[0] == "b")
-    with pytest.raises(RunError, match="takes 101 rows, but has only 100"):
+    with pytest.raises(RunError, match="asks for 101 rows of a source that has only 100"):
         mixed(100, 100, 0.5, a={"take": {"rows": 101}})
 
 

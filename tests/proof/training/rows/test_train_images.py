@@ -230,7 +230,7 @@ def test_the_language_model_is_trained_on_images(location: Path) -> None:
     assert found["learned"] == [a - b for a, b in zip(found["tokens"], found["images"], strict=True)]
     assert found["sizes"][3] == [list(SIZES["red"]), list(SIZES["blue"])]
     total, images = 3 * sum(found["tokens"]), 3 * sum(found["images"])
-    assert f"12 rows with 12 images, {total} tokens, {images} of them the images'" in printed
+    assert f"12 rows with 12 images, {total} tokens, {images} of them for images" in printed
     before, after = weights(location / "model"), weights(location / "out" / "full")
     assert before.keys() == after.keys()
     moved = {name for name in before if not before[name].equal(after[name])}

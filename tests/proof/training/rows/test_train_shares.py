@@ -83,7 +83,7 @@ def test_a_stopped_run_continues_in_the_same_order(
     text = spec(mixture("exhausted = repeat, seed = 3"), data="mix", length=f"{STEPS} steps", target=target,
                 sizes="gbs=8 micro=2 seq=64", save=f'save "out" every={KEPT}')  # fmt: skip
     whole, again = warm.twice(text, f"shares-{target}", target, str(tmp_path_factory.mktemp("shares")))
-    assert "mixture: 20 rows of few.jsonl, which has 6, 3.333 times each" in whole.output
+    assert "mixture: 20 rows of few.jsonl, which has 6 rows, 3.333 times each" in whole.output
     assert "mixture: 30 rows of many.jsonl, which has 30" in whole.output
     assert again.summary["resumed_from"] == f"checkpoint-{KEPT}"
     assert again.values("loss") == whole.values("loss")
