@@ -28,7 +28,7 @@ from xpc.compiler.suggest.lines.moves import move_length, move_out
 from xpc.compiler.suggest.lines.rewriting import BODY, rewritten
 from xpc.compiler.suggest.lines.sentences import of_one_sentence, rewrite_sentences
 from xpc.compiler.suggest.lines.sources import rewrite_sources
-from xpc.compiler.suggest.lines.twice import join_edits, join_machines
+from xpc.compiler.suggest.lines.twice import join_clauses, join_edits, join_machines
 from xpc.compiler.suggest.meaning import choice, is_known, meaning
 from xpc.compiler.suggest.no_equivalent import advice, own_reason
 from xpc.compiler.suggest.numbers import rewrite_number
@@ -85,7 +85,9 @@ def rewrite_foreign_forms(problems: Sequence[Diagnostic]) -> tuple[list[Diagnost
     ]
     found = of_one_sentence(rewrite_marked(move_out(rewrite_header(found))))
     found, intended = rewrite_blocks(
-        join_machines(join_edits(leave_out(move_length(move_choices(join_values(rewrite_machines(found)))))))
+        join_machines(
+            join_edits(join_clauses(leave_out(move_length(move_choices(join_values(rewrite_machines(found)))))))
+        )
     )
     return [*kept, *found], intended
 

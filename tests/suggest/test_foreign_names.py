@@ -62,6 +62,7 @@ def test_names_without_a_setting_get_no_edit(typed: str, says: str) -> None:
 @pytest.mark.parametrize(
     ("text", "right"),
     [
+        (f"{LINE}plugins:\n  - axolotl.integrations.liger.LigerPlugin\n", f"{LINE}liger\n"),
         (f'{LINE}trainer.logger=["console","wandb"]\n', f"{LINE}track=[wandb]\n"),
         (f'{LINE}os.environ["WANDB_PROJECT"] = "demo"\n', f'{LINE}track(project="demo")\n'),
         (f'{LINE}<param name="lr" value="1e-5"/>\n', f"{LINE}lr=1e-5\n"),
@@ -117,7 +118,7 @@ def test_words_of_a_sentence_become_settings(typed: str, right: str) -> None:
         (", batch size 32, lr 2e-5, cosine", ["lr=2e-5", "gbs=32", "micro=32"]),
         ("\nLearning rate: 1e-5. Batch size: 64.", ["lr=1e-5", "gbs=64"]),
         ("\nfrom trl import SFTTrainer", ["leave the line out"]),
-        ("\nplugins:\n  - axolotl.integrations.liger.LigerPlugin", ["LigerPlugin is `liger`"]),
+        ("\nsweep {\n  learning_rate = {min = 1e-6, max = 1e-4}\n}", ["lr = [1e-6, 1e-4]"]),
         ("\nFORCE_TORCHRUN=1 llamafactory-cli train a.yaml", ["FORCE_TORCHRUN=1", "launch.sh", "xpc import a.yaml"]),
         ("\nrewards = [accuracy, format]\nreward_weights = [1.0, 0.2]", ["[accuracy(weight=1.0), format(weight=0.2)]"]),
         ("\neval 5%", ["every=5%", "data(holdout=5%)"]),

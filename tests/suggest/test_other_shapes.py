@@ -94,6 +94,8 @@ CASES = [
     ("hardware 2 L4 gpus\n", "hardware 2 x l4\n"), ("dtype = torch.float32\n", "dtype = fp32\n"),
     (f"{LINE}, 3 epochs, lr 2e-5\n", f"{LINE} for 3 epochs with lr=2e-5\n"),
     (f"please {LINE}\n", f"{LINE}\n"), (f"{LINE} in 4bit\n", f"{LINE} with qlora\n"),
+    ("train --model qwen2.5-3b --dataset no-robots\n", "train qwen2.5-3b on no-robots\n"),
+    ("train model=qwen2.5-3b data=no-robots lr=1e-5\n", "train qwen2.5-3b on no-robots with lr=1e-5\n"),
     (f"{LINE} with save every epoch\n", f"{LINE} with save(every=epoch)\n"),
     (f"{LINE} on 4 h200s\n", f"{LINE}\nhardware 4 x h200\n"),
     (f"{LINE} on cpu\n", f"{LINE}\nhardware cpu\n"),

@@ -148,6 +148,8 @@ def test_a_pasted_block_becomes_a_block(form):
         ("sbatch {\n  time = 12h\n  qos = a\n}\n", 'launch slurm(time=12h, qos="a")\n'),
         ("sweep:\n  lr:\n    values: [1e-5, 2e-5]\n", "sweep {\n  lr = [1e-5, 2e-5]\n}\n"),
         ("parameters:\n  lr:\n    values: [1e-5, 2e-5]\n", "sweep {\n  lr = [1e-5, 2e-5]\n}\n"),
+        ("lora(rank=16)\nlora(alpha=32)\n", "lora(rank=16, alpha=32)\n"),
+        ("memory = [liger, checkpointing]\n", "memory {\n  liger\n  checkpointing\n}\n"),
         ("lora {\n  rank: 16, // small\n}\n", "lora {\n  rank=16 # small\n}\n"),
     ],
 )
@@ -160,6 +162,7 @@ def test_edits_of_blocks_lead_to_the_setting(typed, right):
     [
         ("model: qwen2.5-3b\ndataset: alpaca\nepochs: 3\n", "train qwen2.5-3b on alpaca for 3 epochs\n"),
         ("train:\n  model: qwen2.5-3b\n  data: alpaca\n", "\ntrain qwen2.5-3b on alpaca\n"),
+        ("train qwen2.5-3b\n  on alpaca\n  for 3 epochs\n", "train qwen2.5-3b on alpaca for 3 epochs\n"),
         ("xpc: 1\ntrain qwen2.5-3b on alpaca\n", "xpc 1\ntrain qwen2.5-3b on alpaca\n"),
         (
             "train qwen2.5-3b on m\ndata m = [alpaca, capybara]\n",

@@ -62,6 +62,7 @@ def first(text: str, root: str | None = None) -> Diagnostic:
         ("grad_norm_threshold = 0.5", "clip = 0.5"),
         ("val_check_interval_steps = 50\ndata(holdout=5%)", "eval(every=50)\ndata(holdout=5%)"),
         ("lora(modules=[q_proj])", "lora(targets=[q_proj])"),
+        ("memory {\n  activation_checkpointing = selective\n}", "memory {\n  checkpointing(selective)\n}"),
         (
             "schedule wsd(decay=10, decay_type=1-sqrt)\ntrack none",
             "schedule wsd(decay=10, decay_type=sqrt)\ntrack none",

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from xpc.compiler.language.kinds import FLAG
 from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.suggest.lines.rewriting import findings_in, replaced
 from xpc.compiler.suggest.meaning import meaning
@@ -28,6 +29,14 @@ VALUES = re.compile(
     re.MULTILINE,
 )
 """A pattern for the values of a sweep in W&B's notation: `lr: { values: [1e-5, 2e-5] }`."""
+RANGE = re.compile(
+    rf"^(?P<indent>{SPACE})\"?(?P<name>[A-Za-z][\w.-]*)\"?{SPACE}[:=]?{SPACE}\{{{SPACE}\"?min\"?{SPACE}[:=]{SPACE}"
+    rf"(?P<min>[\d.e-]+){SPACE},{SPACE}\"?max\"?{SPACE}[:=]{SPACE}(?P<max>[\d.e-]+){SPACE}\}}{SPACE},?{SPACE}$",
+    re.MULTILINE,
+)
+"""A pattern for a range of a sweep: `lr = {min = 1e-6, max = 1e-4}`."""
+SWITCHES = re.compile(rf"^{SPACE}(?P<name>[a-z]+){SPACE}[=:]?{SPACE}\[(?P<items>[\w, ]+)\]{SPACE}$", re.MULTILINE)
+"""A pattern for the switches of a clause as a list: `memory = [liger, checkpointing]`."""
 WEIGHTS = re.compile(
     rf"^(?P<indent>{SPACE})rewards{SPACE}[=:]?{SPACE}(?P<brace>\{{)?{SPACE}\n"
     rf"(?P<items>(?:[ \t]{SPACE}\w+{SPACE}[=:]{SPACE}[\d.]+,?{SPACE}\n)+)(?(brace){SPACE}\}}{SPACE}$)",
@@ -38,6 +47,8 @@ REWARDS = "rewards are a list, each with its weight"
 MESSAGES = {
     SOURCES: "a mixture is a block of sources",
     VALUES: "a sweep lists a setting's values",
+    RANGE: "a sweep lists a setting's values",
+    SWITCHES: "the settings of a clause stand in a block",
     WEIGHTS: REWARDS,
 }
 
@@ -48,7 +59,7 @@ def rewrite_lists(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     sources = {one.primary.source.name: one.primary.source for one in problems if one.primary is not None}
     for source in sources.values():
         sweeps = "sweep" in source.text or "parameters" in source.text
-        patterns = (SOURCES, WEIGHTS, *((VALUES,) if sweeps else ()))
+        patterns = (SOURCES, SWITCHES, WEIGHTS, *((VALUES, RANGE) if sweeps else ()))
         found = [one for pattern in patterns for one in pattern.finditer(source.text)]
         for match in found[:20]:
             inside = findings_in(out, source, match.start(), match.end())
@@ -58,18 +69,24 @@ def rewrite_lists(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
             span = Span(match.start(), match.start() + len(match[0].rstrip("\n")))
             message = MESSAGES[match.re]
             block = f"write a block: `{form.partition(chr(10))[0]}`, each item on a line of its own, and `}}`"
-            help = block if match.re is SOURCES else f"write `{form.strip()}`"
-            new = evolve(inside[0], message=message, primary=Label(source, span), help=help, edits=(Edit(span, form),))
+            several = match.re is SOURCES or match.re is SWITCHES
+            help = block if several else f"write `{form.strip()}`"
+            edits = () if match.re is RANGE else (Edit(span, form),)
+            help = f"{help} with the values that you want" if match.re is RANGE else help
+            new = evolve(inside[0], message=message, primary=Label(source, span), help=help, edits=edits)
             out = replaced(out, inside, new)
     return out
 
 
 def _form(match: re.Match[str]) -> str:
     """The text to write for a list. "" if it is unclear what the list means."""
-    if match.re is SOURCES:
+    if match.re is SOURCES or match.re is SWITCHES:
         items = [one.strip() for one in match["items"].split(",") if one.strip()]
+        rows = [BY_PATH.get(f"{match['name']}.{one}") for one in items]
+        legal = match.re is SOURCES or all(row is not None and row.kind is FLAG for row in rows)
+        head = f"data {match['name']}" if match.re is SOURCES else match["name"]
         below = "".join(f"  {one}\n" for one in items)
-        return f"data {match['name']} {{\n{below}}}" if items else ""
+        return f"{head} {{\n{below}}}" if items and legal else ""
     if match.re is WEIGHTS:
         pairs = re.findall(r"(\w+)[ \t]*[=:][ \t]*(\d[\d.]*)", match["items"])
         return match["indent"] + list_of_rewards(pairs)
@@ -77,7 +94,8 @@ def _form(match: re.Match[str]) -> str:
     row = None if known is None else BY_PATH.get(known.path)
     if row is None:
         return ""
-    return f"{match['indent']}{row.path if row.inner else row.name} = {match['list']}"
+    values = f"[{match['min']}, {match['max']}]" if match.re is RANGE else match["list"]
+    return f"{match['indent']}{row.path if row.inner else row.name} = {values}"
 
 
 def list_of_rewards(pairs: Iterable[tuple[str, str]]) -> str:

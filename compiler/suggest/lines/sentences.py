@@ -8,8 +8,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from xpc.compiler import registry
-from xpc.compiler.suggest.converted_values import COUNTED, FILES, REPOSITORY
+from xpc.compiler.suggest.converted_values import COUNTED, FILES, REPOSITORY, unit_of
 from xpc.compiler.suggest.first_line import sentence_of, without_punctuation
+from xpc.compiler.suggest.likeness import words
 from xpc.compiler.suggest.lines.header import with_settings
 from xpc.compiler.suggest.lines.machines import machines_of
 from xpc.compiler.suggest.registry_names import YOUR_GPU, either, gpus_named
@@ -47,6 +48,8 @@ NODES = re.compile(
 )
 """A pattern for machines in a first line: `on 2 nodes with 8 h100-80gb each`, `on 16 h100-80gb across 2 nodes`."""
 SPOKEN = re.compile(r"[ \t]*(?P<before>(?:(?!train\b)[A-Za-z',]+[ \t]+){1,6})(?=train[ \t])")
+PAIR = re.compile(r"[ \t]+(?:--?)?(?P<name>[A-Za-z][\w.-]*)[ \t]*[= \t:][ \t]*(?P<value>\"[^\"\n]*\"|[^\s=\"]+)")
+GOES_ON = re.compile(r"[ \t]*(?:on|for|with)\b")
 EVERY = re.compile(
     r"\b(?P<clause>evaluat(?:e|ing|ion)|evals?|validat(?:e|ion)|sav(?:es?|ing)|checkpoint(?:s|ing)?"
     r"|log(?:s|ging)?|track)[ \t]+"
@@ -213,6 +216,56 @@ def _spoken(source: Source, start: int, end: int) -> Rewrite | None:
     return Rewrite("the sentence begins with `train`", f"leave `{before[:60]}` out", edits)
 
 
+def _values(source: Source, start: int, end: int) -> Rewrite | None:
+    """Rewrite names with values instead of words: `train --model M --dataset D`, `train model=M data=D`."""
+    text, at = source.text, start + len("train")
+    if not text.startswith("train", start):
+        return None
+    model = data = length = ""
+    options: list[str] = []
+    while text[at:end].partition("#")[0].strip():
+        found = PAIR.match(text, at, end)
+        if found is None:
+            return None
+        named, value = frozenset(words(found["name"])), found["value"]
+        named_as_data = not named.isdisjoint(("data", "dataset", "datasets"))
+        if not named.isdisjoint(("model", "base")) and not model and _is_name(value):
+            model = value
+        elif named_as_data and not data and _is_name(value):
+            data = value
+        elif not length and (unit := unit_of(found["name"])) is not None and value.isdecimal():
+            length = f" for {value} {unit}"
+        else:
+            options.append(f"{found['name'].replace('-', '_')}={value}")
+        at = found.end()
+    form = f"train {model} on {data}{length}" + (f" with {' '.join(options)}" if options else "")
+    if not model or not data or not _is_legal(form):
+        return None
+    return Rewrite("the sentence is `train MODEL on DATA`", _shown(form), (Edit(Span(start, end), form),))
+
+
+def _is_name(value: str) -> bool:
+    known = registry.find_model(value) is not None or registry.find_dataset(value) is not None
+    return known or REPOSITORY.fullmatch(value) is not None or value[:1] == '"'
+
+
+def _over_lines(source: Source, start: int, end: int) -> Rewrite | None:
+    """Join a first line that is divided into several lines: `train M`, below it `on D`, and below it `for 3 epochs`."""
+    text = source.text
+    edits: list[Edit] = []
+    form, last = text[start:end].rstrip(), end
+    while len(edits) < 4 and last < len(text) and "#" not in form:
+        below, stop = line_bounds(text, last + 1, last + 1)
+        if not GOES_ON.match(text, below, stop):
+            break
+        line = text[below:stop].strip()
+        edits.append(Edit(Span(start + len(text[start:last].rstrip()), stop - len(text[below:stop].lstrip())), " "))
+        form, last = f"{form} {line}", stop
+    if not edits or not form.startswith("train ") or not _is_legal(form):
+        return None
+    return Rewrite("the sentence is one line", _shown(form), tuple(edits))
+
+
 def _without_with(source: Source, start: int, end: int) -> Rewrite | None:
     """Rewrite settings after a comma: `train M on D, 3 epochs, lr 2e-5`."""
     line = source.text[start:end].partition("#")[0].rstrip()
@@ -256,7 +309,7 @@ def _with_verb(source: Source, start: int, end: int) -> Rewrite | None:
     return Rewrite("the sentence begins with `train`", _shown(form), (Edit(Span(start, start + len(line)), form),))
 
 
-FORMS = (_own_data, _with_verb, _spoken, _nodes, _cards, _device, _regularly, _without_with)
+FORMS = (_own_data, _with_verb, _over_lines, _spoken, _values, _nodes, _cards, _device, _regularly, _without_with)
 
 
 def of_one_sentence(problems: Sequence[Diagnostic]) -> list[Diagnostic]:

@@ -1,4 +1,6 @@
-"""Join the edits of several lines that are about one clause. Imported only for a wrong spec."""
+"""Join the settings of a clause that is written twice: `lora(rank=16) lora(alpha=32)` becomes `lora(rank=16,
+alpha=32)`, and `hub = me/x hub(private)` becomes `hub(name=me/x, private)`. Imported only for a wrong spec.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,19 @@ from xpc.grammar.record import evolve
 from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Span
 
+CALL = re.compile(
+    r"(?P<clause>[a-z_]+)(?:\((?P<settings>[^()\n]*)\)|(?<=\bhub)[ \t]*=[ \t]*(?P<name>\"[^\"\n]*\"|[\w./-]+))"
+)
 NAME = re.compile(r"(\w+)[ \t]*=")
 COUNT = re.compile(r"write `hardware (?P<count>\d+) x GPU`")
 CARD = re.compile(r"hardware(?: ?= ?| )(?P<gpu>[a-z][\w.-]*)")
 ALONE = re.compile(r"[ \t]*(?:- |--)?[\w\"'-]+[ \t]*[:= \t][ \t]*[\"']?\d+[\"']?,?[ \t]*(?:#.*)?")
 """Patterns for a help with a number of GPUs, for a line with a GPU, and for a number on a line of its own."""
+
+
+def join_clauses(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """Add an edit to each finding about a clause that is written twice as a call, with different settings."""
+    return [_joined(one) if one.code == "XP103" else one for one in problems]
 
 
 def join_edits(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
@@ -99,3 +109,21 @@ def _whole_line(found: Diagnostic) -> str:
         return ""
     inside = text.count("{", 0, start) != text.count("}", 0, start)
     return "" if inside else clause_of(edit.text)
+
+
+def _joined(found: Diagnostic) -> Diagnostic:
+    first, second = found.related[0] if len(found.related) == 1 else None, found.primary
+    if first is None or second is None or first.source is not second.source:
+        return found
+    text = second.source.text
+    one, other = CALL.match(text, first.span.start), CALL.match(text, second.span.start)
+    if one is None or other is None or one["clause"] != other["clause"]:
+        return found
+    written = [f"name={each['name']}" if each["name"] else each["settings"].strip() for each in (one, other)]
+    if not {*NAME.findall(written[0])}.isdisjoint(NAME.findall(written[1])):
+        return found
+    form = f"{one['clause']}({', '.join(filter(None, written))})"
+    start, end = line_bounds(text, other.start(), other.start())
+    alone = text[start : other.start()].strip() == "" and text[other.end() : end].strip() == ""
+    gone = Span(start - 1, end) if alone and start else Span(len(text[: other.start()].rstrip(" \t")), other.end())
+    return evolve(found, help=f"write `{form}`", edits=(Edit(Span(*one.span()), form), Edit(gone, "")))

@@ -12,6 +12,7 @@ from xpc.compiler.suggest.components import misspelt_clause
 from xpc.compiler.suggest.converted_values import NO, YES
 from xpc.compiler.suggest.first_line import sentence_with_verb
 from xpc.compiler.suggest.known_names import NEVER_LEGAL
+from xpc.compiler.suggest.likeness import typo_of
 from xpc.compiler.suggest.lines.shell import COMMAND, command_help
 from xpc.compiler.suggest.meaning import meaning
 from xpc.compiler.suggest.no_equivalent import advice
@@ -35,6 +36,7 @@ def outside(unknown: UnknownName) -> Suggestion:
     steps = (
         _first_line_again,
         _stray_value,
+        _misspelt_train,
         _another_verb,
         _misspelt_clause,
         _shell_command,
@@ -58,6 +60,15 @@ def _stray_value(case: Case) -> Suggestion | None:
     """
     stray = case.node is None and case.name.lower() in ("true", "false", "yes", "no", "null", "none")
     return case.says(f"a value follows `=`, as in `packing={case.name.lower()}`") if stray else None
+
+
+def _misspelt_train(case: Case) -> Suggestion | None:
+    """Handle a first line whose verb is misspelt: `trian qwen2.5-3b on alpaca`."""
+    unknown = case.unknown
+    line = unknown.label.source.text[unknown.label.span.end :].partition("\n")[0].split()
+    if not typo_of(case.name, ["train"]) or (line and line[1:2] != ["on"]):
+        return None
+    return evolve(case.says(HEADER, "did you mean `train`?"), edit="train" if line else None)
 
 
 def _shell_command(case: Case) -> Suggestion | None:

@@ -5,6 +5,8 @@ is to leave it out.
 
 from __future__ import annotations
 
+import re
+
 from xpc.compiler import stacks
 from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import Suggestion, UnknownName
@@ -29,6 +31,8 @@ NOUNS = ("model.attn", "optimizer", "schedule", "strategy", "precision", "track"
 """Settings whose choice may stand before the name of the setting: `use_sdpa_attention` means the choice `sdpa` of
 `attn`.
 """
+PLUGIN = re.compile(r"(?:\w+\.)+(\w+)Plugin\b")
+"""A pattern for the class of a plugin, such as `axolotl.integrations.liger.LigerPlugin`."""
 FILES = ("fsdp_", "zero_", "stage3_")
 """Beginnings of keys that exist only in the configuration files of accelerate and DeepSpeed."""
 
@@ -38,7 +42,7 @@ def search(unknown: UnknownName) -> Suggestion:
     suggestion. The functions in `before_the_guess` use only the name and its value; those after them also use the
     guessed setting.
     """
-    before_the_guess = (_target, _capital_letters, _base_file, _with_advice, _choice_with_noun, _refused_value)
+    before_the_guess = (_target, _capital_letters, _base_file, _plugin, _with_advice, _choice_with_noun, _refused_value)
     found = first_answer(Case(unknown), before_the_guess)
     if found is not None:
         return found
@@ -47,7 +51,7 @@ def search(unknown: UnknownName) -> Suggestion:
     if len(near) > 1:
         return _one_of(unknown, near)
     case = Case(unknown, near[0] if near else guess)
-    parts_of_paths = (_key_of_a_component, _key_of_evaluation, _last_part)
+    parts_of_paths = (_key_of_a_component, _switch_of_a_tracker, _key_of_evaluation, _last_part)
     after_the_guess = (_refused_word, _of_a_library, *parts_of_paths, _model_or_data)
     return first_answer(case, after_the_guess) or _by_guess(_without_general_guess(case))
 
@@ -79,6 +83,24 @@ def _base_file(case: Case) -> Suggestion | None:
     """Handle another tool's word for `extends`: `import "base.xp"`, `include "base.xp"`."""
     base = not case.clause and case.typed.endswith('.xp"')
     return case.says(f"write `extends {case.typed}`, above the sentence and all clauses") if base else None
+
+
+def _plugin(case: Case) -> Suggestion | None:
+    """Handle Python classes of plugins, each of which is a switch of xpc or has no equivalent:
+    `plugins = [axolotl.integrations.liger.LigerPlugin]` is `liger`.
+    """
+    forms: list[str] = []
+    helps: list[str] = []
+    for name in PLUGIN.findall(case.typed):
+        guess = meaning(name, exact=True)
+        row = schema.BY_PATH.get(guess.path) if guess is not None else None
+        advised = advice(name, "") or (without_equivalent("", name) or case.says("")).help
+        if row is not None and row.kind is FLAG:
+            forms.append(row.name)
+        helps.append(f"write `{row.name}`" if row is not None and row.kind is FLAG else advised)
+    if not helps or "" in helps:
+        return None
+    return case.suggests(forms[0], forms[0]) if len(helps) == len(forms) == 1 else case.says("; ".join(helps))
 
 
 def _with_advice(case: Case) -> Suggestion | None:
@@ -142,6 +164,13 @@ def _key_of_a_component(case: Case) -> Suggestion | None:
     """Handle a key whose component decides the clause: `validation_ds.micro_batch_size` is `eval.micro`."""
     guess = by_parent(case.name) if _is_unclear_path(case) else None
     return None if guess is None else of_guess(case.unknown, guess)
+
+
+def _switch_of_a_tracker(case: Case) -> Suggestion | None:
+    """Handle a key in a tracker's block of deepspeed.json: `wandb.enabled` is `track=wandb`."""
+    tracker = case.name.partition(".")[0]
+    known = _is_unclear_path(case) and tracker in schema.BY_PATH["track"].choices
+    return case.suggests(f"track={tracker}") if known else None
 
 
 def _key_of_evaluation(case: Case) -> Suggestion | None:

@@ -23,7 +23,7 @@ from xpc.compiler.suggest.typed_form import both_betas, clause_line, decided_val
 from xpc.compiler.suggest.unknown_names.case import Case, first_answer, is_in, settings_of
 from xpc.compiler.suggest.unset_values import ALREADY, leave_out, unset_advice
 from xpc.grammar.record import evolve, record
-from xpc.grammar.tree import List, Number, String
+from xpc.grammar.tree import List, Number, Ref, String
 
 FOUR_BITS = re.compile(r"\b(?:nf4|fp4|int4|4-?bit)\b|nf4")
 ONLINE = ("grpo", "rloo")
@@ -53,6 +53,7 @@ def _of_setting(case: Guessed) -> Suggestion:
         _switch_for_a_name,
         _loss_of_a_method,
         _number_of_gpus,
+        _flag_with_a_flag,
         _other_beta,
         _share_for_evaluation,
         _done_anyway,
@@ -223,6 +224,19 @@ def _number_of_gpus(case: Guessed) -> Suggestion | None:
     count = node.value if isinstance(node, Number) and isinstance(node.value, int) and node.value > 0 else "N"
     form = f"hardware{'=' if case.unknown.header else ' '}{count} x GPU"
     return case.says(f"write `{form}`, {YOUR_GPU}")
+
+
+def _flag_with_a_flag(case: Guessed) -> Suggestion | None:
+    """Handle another tool's name for a flag, if the value is the name of a setting in the flag's block. For example,
+    `activation_checkpointing = selective` names the flag `checkpointing`, which has a setting `selective`.
+    """
+    row, node = case.row, case.node
+    inner = isinstance(node, Ref) and row.kind is FLAG and f"{row.path}.{node.name}" in schema.BY_PATH
+    source, at = case.unknown.label.source.text, case.unknown.label.span.end
+    if inner and source[at : at + 9].lstrip(" \t")[:1] == "=":
+        form = f"{row.name}({case.text})"
+        return case.suggests(form, form, bool(case.clause))
+    return case.suggests(row.name, row.name, bool(case.clause), replaces_value=False) if inner else None
 
 
 def _other_beta(case: Guessed) -> Suggestion | None:
