@@ -340,12 +340,6 @@ def _other_names() -> tuple[tuple[str, KnownName], ...]:
     )
 
 
-@cache
-def _flags() -> frozenset[str]:
-    """The names of all flags, such as `tf32`."""
-    return frozenset(row.name for row in schema.TABLE if row.kind is FLAG)
-
-
 def choice(row: schema.Setting, text: str) -> str | None:
     """The choice of a setting that is written in another spelling: `flash2` for `flash_attention_2`. None if it is
     unclear which choice is meant.
@@ -365,7 +359,7 @@ def choice(row: schema.Setting, text: str) -> str | None:
     if row.path == "strategy" and "offload" in typed and typed != "offload":
         return None  # `deepspeed_stage_2_offload` does not mean `zero2`, because `zero2` would lose the offload
     inside = {name for name in row.choices if len(name) > 3 and any(c.isdecimal() for c in name) and name in typed}
-    if any(word in _flags() and word not in inside for word in parts(text)):
+    if any(row.kind is FLAG and row.name in parts(text) and row.name not in inside for row in schema.TABLE):
         return None  # `fp32-tf32` states more than `fp32`
     stage = re.search(r"(?:^|[_.-])z(?:ero)?_?([123])(?![0-9])", text.lower()) if row.path == "strategy" else None
     # the name may contain the stage alone, as `ds_z3_config.json` does

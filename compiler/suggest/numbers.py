@@ -26,8 +26,6 @@ PRODUCT = re.compile(
     r"(?<![\w.+-])(?P<one>\d[\d.]{0,11}(?:e[+-]?\d{1,3})?)[ \t]*(?P<sign>\*\*|[*^/+])[ \t]*"
     r"(?P<other>(?:(?<=[*^])-)?\d[\d.]{0,11}(?:e[+-]?\d{1,3})?)(?![\w.])"
 )
-CHAIN = re.compile(r"(?<![\w.*/+^-])\d[\d.]{0,11}(?:[ \t]*\*[ \t]*\d[\d.]{0,11}){2,8}(?![\w.]|[ \t]*[*/+^-])")
-"""A pattern for a product of several numbers: `4 * 8 * 2`."""
 CARDS = re.compile(r"(?<![\w.])(?P<count>\d+)[ \t]*\*[ \t]*(?P<what>[a-zA-Z][\w.-]*)")
 """A pattern for a number of GPUs written as a product: `8 * h100-80gb`."""
 THOUSANDS = re.compile(r"(?<![\w.])[1-9]\d{0,2}(?:,\d{3})+(?![\w.])")
@@ -189,12 +187,9 @@ def _product(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
         last = at + 1 + (blank and line[at + 1 : at + 2] == " ")
         help = f"write `{instead.strip()}`, as on the keyboard"
         return _put(found, start + first, start + last, instead, help)
-    for match in (*CHAIN.finditer(line), *PRODUCT.finditer(line)):
-        first, *others = re.split(r"[ \t]*\*[ \t]*", match[0]) if match.re is CHAIN else [match["one"]]
-        value = first if others else computed(first, match["sign"], match["other"])
-        for other in others:
-            value = value and computed(value, "*", other)
-        more = re.match(r"[ \t]*[*/+^-]", line[match.end() :])  # the sum in `2 + 3 * 4` comes after the product
+    for match in PRODUCT.finditer(line):
+        value = computed(match["one"], match["sign"], match["other"])
+        more = re.match(r"[ \t]*[*/+^-]", line[match.end() :])  # in `2 + 3 * 4`, the product comes before the sum
         if match.start() <= at < match.end() and value and not more:
             help = f"write `{value}`: a spec has no arithmetic"
             return _put(found, start + match.start(), start + match.end(), value, help)

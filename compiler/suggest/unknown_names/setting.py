@@ -50,7 +50,6 @@ def _of_setting(case: Guessed) -> Suggestion:
         case = evolve(case, guess=other(case) or case.guess)
     steps = (
         _switched_off,
-        _switch_for_a_name,
         _loss_of_a_method,
         _number_of_gpus,
         _flag_with_a_flag,
@@ -205,15 +204,6 @@ def _switched_off(case: Guessed) -> Suggestion | None:
         stated and case.value in (None, case.guess.value, "false") and case.text.lower() in ("false", "no", "off", "0")
     )
     return case.says(f"leave `{case.name[:60]}` out: it is off") if off and case.name != case.row.name else None
-
-
-def _switch_for_a_name(case: Guessed) -> Suggestion | None:
-    """Handle `true` or `false` where a name belongs: `queue = true` does not mean a partition called "true"."""
-    if case.row.kind.name not in ("name", "text") or case.text not in ("true", "false") or case.guess.value:
-        return None
-    if case.text == "false":
-        return case.says(f"leave `{case.name[:60]}` out: it is off")
-    return case.says(f"write `{typed(case.row, None)}`, with your name")
 
 
 def _number_of_gpus(case: Guessed) -> Suggestion | None:
