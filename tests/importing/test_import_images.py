@@ -114,3 +114,21 @@ def test_pixels_of_an_unknown_model_are_an_error(tmp_path: Path, monkeypatch: py
     found, _, err = run(name, "--hardware", "1 x a100-80gb", capsys=capsys)
     assert found == 1
     assert "xpc imports only Qwen2.5-VL" in err
+
+
+@pytest.mark.parametrize(("stage", "row", "line"), [
+    ("sft", {"messages": [{"role": "user", "content": "<image>?"}, {"role": "assistant", "content": "Red."}]},
+     "format = images"),
+    ("dpo", {"conversations": [QUESTION], "chosen": ANSWER, "rejected": ANSWER},
+     "columns = [conversations, chosen, rejected, images]"),
+])  # fmt: skip
+def test_rows_of_a_missing_dataset_info_are_taken_for_rows_with_images(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, stage: str, row: dict[str, Any], line: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = written(tmp_path, TALK, row, stage=stage)
+    (tmp_path / "data" / "dataset_info.json").unlink()
+    found, out, err = run(name, "--hardware", "1 x a100-80gb", capsys=capsys)
+    assert found == 0, err
+    assert line in out
+    assert "does not exist: the import assumes rows with images" in err

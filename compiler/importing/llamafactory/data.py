@@ -298,6 +298,8 @@ UNKNOWN: Mapping[str, tuple[About, str]] = {
 """Maps each stage of training to the entry that the import assumes if there is no dataset_info.json, and to words for
 the warning about the assumed rows.
 """
+WITH_IMAGES = {"sft": "mllm_demo", "dpo": "rlhf_v"}
+"""Maps a stage of training to the published dataset whose entry the import assumes for a model that reads images."""
 
 
 def _source(draft: Draft, entry: Entry, name: str, folder: str, info: Mapping[str, About], most: int | None,
@@ -306,13 +308,15 @@ def _source(draft: Draft, entry: Entry, name: str, folder: str, info: Mapping[st
     about = info.get(name)
     ref = _reference(name, folder, about or {})
     draft.mark(entry, "mapped", f"data {{ {ref} }}")
+    assumed, phrase = UNKNOWN.get(stage, ({}, ""))
+    whose = f"rows of Alpaca's format{phrase}"
+    if images.reads_images(draft) and stage in WITH_IMAGES:
+        assumed = read_table(__file__, "dataset_info.toml")[WITH_IMAGES[stage]]
+        whose = f"rows with images, as in `{WITH_IMAGES[stage]}`"
     if about is None and stage != "pt":
-        draft.warn(
-            entry,
-            f"`{folder}/dataset_info.json`, which describes `{name}`, does not exist: the import assumes rows of "
-            f"Alpaca's format{UNKNOWN[stage][1] if stage in UNKNOWN else ''}",
-        )
-    found = rows(draft, entry, name, about or UNKNOWN.get(stage, ({}, ""))[0], stage)
+        why = f"`{folder}/dataset_info.json`, which describes `{name}`, does not exist: the import assumes "
+        draft.warn(entry, why + whose)
+    found = rows(draft, entry, name, about or assumed, stage)
     if found is None:
         draft.sources.append(Source(ref, (), None, most))
         return
