@@ -27,12 +27,13 @@ from xpc.compiler.suggest.lines.marks import rewrite_marked
 from xpc.compiler.suggest.lines.moves import move_length, move_out
 from xpc.compiler.suggest.lines.rewriting import BODY, rewritten
 from xpc.compiler.suggest.lines.sentences import of_one_sentence, rewrite_sentences
+from xpc.compiler.suggest.lines.shell import SHELL
 from xpc.compiler.suggest.lines.sources import rewrite_sources
 from xpc.compiler.suggest.lines.twice import join_clauses, join_edits, join_machines
 from xpc.compiler.suggest.meaning import choice, is_known, meaning
 from xpc.compiler.suggest.no_equivalent import advice, own_reason
 from xpc.compiler.suggest.numbers import rewrite_number
-from xpc.compiler.suggest.pasted import SHELL, no_block, rewrite_options
+from xpc.compiler.suggest.pasted import no_block, rewrite_options
 from xpc.compiler.suggest.pasted_blocks import EVERYTHING, joined, of_one_clause
 from xpc.compiler.suggest.pasted_values import as_value
 from xpc.compiler.suggest.sentence import method_of

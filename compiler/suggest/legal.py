@@ -270,13 +270,11 @@ def intended(row: Setting, item: Item, node: Value | None) -> str | None:
     typed, kind = item.label.source.slice(node.span), row.kind.name
     if isinstance(node, Number):
         return _from_number(row, typed)
-    if isinstance(node, Call) and node.name.text in TYPES and len(node.args) == 1:
-        inner = evolve(item, node=node.args[0])
-        wrong = isinstance(convert(row, inner), InvalidValue)
-        return intended(row, inner, inner.node) if wrong else item.label.source.slice(inner.node.span)
-    if kind in ONE and isinstance(node, List) and len(node.items) == 1 and isinstance(node.items[0], Number | Ref):
-        alone = evolve(item, node=node.items[0])
-        return None if isinstance(convert(row, alone), InvalidValue) else typed[1:-1].strip(" ,")
+    parts = node.items if isinstance(node, List) else ()
+    parts = node.args if isinstance(node, Call) and node.name.text in TYPES else parts
+    if kind in ONE and len(parts) == 1 and isinstance(only := parts[0], Number | Ref | String):
+        wrong = isinstance(convert(row, evolve(item, node=only)), InvalidValue)
+        return intended(row, evolve(item, node=only), only) if wrong else item.label.source.slice(only.span)
     if kind in ("int", "tokens") and typed.lower() in COUNTED:
         return str(COUNTED[typed.lower()])  # the number is written as a word, such as `nodes two`
     both = re.fullmatch(r"(\d+)/(\d+)", typed) if kind == "rows_or_share" else None
