@@ -270,9 +270,9 @@ def intended(row: Setting, item: Item, node: Value | None) -> str | None:
     typed, kind = item.label.source.slice(node.span), row.kind.name
     if isinstance(node, Number):
         return _from_number(row, typed)
-    parts = node.items if isinstance(node, List) else ()
-    parts = node.args if isinstance(node, Call) and node.name.text in TYPES else parts
-    if kind in ONE and len(parts) == 1 and isinstance(only := parts[0], Number | Ref | String):
+    python = isinstance(node, Call) and node.name.text in TYPES
+    alone = node.items if isinstance(node, List) else node.args if isinstance(node, Call) and python else ()
+    if kind in ONE and len(alone) == 1 and isinstance(only := alone[0], Number | Ref | String):
         wrong = isinstance(convert(row, evolve(item, node=only)), InvalidValue)
         return intended(row, evolve(item, node=only), only) if wrong else item.label.source.slice(only.span)
     if kind in ("int", "tokens") and typed.lower() in COUNTED:
