@@ -77,7 +77,7 @@ def no_layer_frozen(spec: Spec) -> Iterator[Finding]:
     """`freeze` should leave fewer layers trainable than the model has. Otherwise all layers are trained, and `freeze`
     freezes only the modules outside of the layers.
 
-    Why it is bad: the number of layers was probably meant for another model.
+    Why it is bad: the number of layers in `freeze` was probably meant for a model with more layers.
 
     Without this rule: nothing fails, because training every layer is legal.
 

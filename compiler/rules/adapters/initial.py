@@ -23,9 +23,10 @@ def of_another(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: `init`, `init_iterations` or `init_rows` has no effect.
 
-    Without this rule: other initializations silently ignore `init_iterations` and `init_rows`. With `from`, peft would
-    first initialize an adapter as `init` states, and then replace its weights by the saved weights. PiSSA would also
-    change the weights of the base, so the saved adapter would no longer fit the base.
+    Without this rule: peft silently ignores `init_iterations` unless `init = pissa`, and `init_rows` unless `init =
+    eva`. If `from` and `init` are combined, peft first initializes an adapter as `init` states, and then replaces its
+    weights by the saved weights. PiSSA also changes the weights of the base, so the saved adapter no longer fits the
+    base.
 
     Source: peft 0.21 and 0.17 `tuners/lora/layer.py`; confirmed by running it.
     """

@@ -24,7 +24,8 @@ def other_tokens(spec: Spec) -> Iterator[Finding]:
     Why it is bad: for rows without a separate completion, the evaluation loss is a mean over all tokens, including the
     tokens of the questions. So the loss does not measure how well the model writes completions.
 
-    Without this rule: the rows have no completion mask, and the collator silently masks nothing.
+    Without this rule: evaluation rows without a completion have no completion mask, so TRL's collator silently masks
+    nothing.
 
     Source: trl 1.16 and 0.18 `sft_trainer.py` (`DataCollatorForLanguageModeling`); confirmed by running it.
     """

@@ -223,7 +223,8 @@ def two_evaluation_sets(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: if rows of several origins are stated, the run evaluates the rows of only one of them.
 
-    Without this rule: the holdout is evaluated, and the split is silently never read.
+    Without this rule: if `holdout` and `eval.split` are both stated, the holdout is evaluated, and the split is
+    silently never read.
 
     Source: LLaMA-Factory `data_args.py`, axolotl `validation.py`; running it confirmed which rows are evaluated.
     """

@@ -53,9 +53,9 @@ def without_steps(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP192", "stream-needs-complete-rows")
 def complete_rows(spec: Spec) -> Iterator[Finding]:
-    """`streaming` cannot be combined with settings that need all rows before the run: several sources, `take`, a slice,
-    `holdout`, `unique`, `long = chunk`, `workers`, tokenized rows, and `init = eva`. A stream is one source, whose rows
-    are read in their order or shuffled in a buffer.
+    """`streaming` cannot be combined with settings that need all rows before the run: several sources, `take`, a slice
+    such as `[train:20%]`, `holdout`, `unique`, `long = chunk`, `workers`, tokenized rows, and `init = eva`. A stream is
+    one source, whose rows are read in their order or shuffled in a buffer.
 
     Why it is bad: `take`, `holdout`, `unique` and the rule's other settings count, select or compare all rows, and a
     stream is never complete.

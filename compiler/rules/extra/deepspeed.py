@@ -327,8 +327,8 @@ def unwritten_shards(spec: Spec) -> Iterator[Finding]:
     Why it is bad: the model trains with undefined weights.
 
     Without this rule: the first losses are silently too high or NaN, and the weights are lost. On two processes, all
-    weights were NaN after two steps. deepspeed 0.19.8 no longer has the fault: there, the key changes neither losses
-    nor weights.
+    weights were NaN after two steps. With deepspeed 0.19.8, `zero_hpz_partition_size` changes neither losses nor
+    weights.
 
     Source: deepspeed 0.16.8 `zero/partition_parameters.py` `_partition_param_sec`, DeepSpeed issue 7606 (fixed by
     #7707); confirmed by running it.

@@ -109,7 +109,8 @@ def backend_not_installed(spec: Spec) -> Iterator[Finding]:
     extension. On a GPU, `half_precision_backend` should not be `cpu_amp`, which has no effect there. transformers 5 has
     neither argument.
 
-    Why it is bad: apex and Intel's extension are missing, so the run cannot start, or the argument has no effect.
+    Why it is bad: without apex and Intel's extension, the run cannot start, or `half_precision_backend` and `use_ipex`
+    have no effect.
 
     Without this rule: with apex, a bf16 run ends with ValueError when the arguments are built, because apex cannot
     compute in bf16. An fp16 run ends with ImportError after the model is loaded, and on transformers 4.57 so does an

@@ -35,7 +35,7 @@ def bounded_below_one(spec: Spec) -> Iterator[Finding]:
     1, this happens to every completion that is better than its group, so these completions are not learned. A `delta`
     between 1 and 1 + `epsilon_high` takes the place of `epsilon_high`, which then has no effect.
 
-    Without this rule: nothing is reported; only worse completions change the weights.
+    Without this rule: nothing is reported; only completions that are worse than their group change the weights.
 
     Source: trl 1.16 `grpo_trainer.py` (`coef_1`); trl pull request 3434 asks for more than 1 + epsilon; confirmed by
     running it.

@@ -26,8 +26,8 @@ def compiled_twice(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: accelerate compiles either layer by layer or the complete model.
 
-    Without this rule: nothing is reported; which of the two takes effect depends on environment variables that
-    accelerate reads.
+    Without this rule: nothing is reported; whether `compile` or `torch_compile` takes effect depends on environment
+    variables that accelerate reads.
 
     Source: accelerate 1.15 `accelerator.py` `prepare_model`, `TorchDynamoPlugin`.
     """

@@ -63,8 +63,8 @@ def fp8_hardware(spec: Spec) -> Iterator[Finding]:
 def fp8_target(spec: Spec) -> Iterator[Finding]:
     """`precision fp8` needs trl-1.16.
 
-    Why it is bad: torchao's products need matrices whose sizes are multiples of 16. The versions of accelerate in
-    trl-0.18 and trl-0.24 have no option to pad these matrices.
+    Why it is bad: torchao multiplies in fp8 only matrices whose sizes are multiples of 16. The versions of accelerate
+    in trl-0.18 and trl-0.24 have no option to pad these matrices.
 
     Without this rule: on a GPU, RuntimeError in the first step whose number of tokens is not a multiple of 16.
 

@@ -43,7 +43,7 @@ layers.
 def optimizer_of_the_target(spec: Spec) -> Iterator[Finding]:
     """The transformers of the chosen stack (`target`) must know the optimizer, and must be able to train with it.
 
-    Why it is bad: the run fails.
+    Why it is bad: a run cannot start with an optimizer that its transformers does not know.
 
     Without this rule: for example, transformers 4.52 does not know StableAdamW. With transformers 4.52, the layerwise
     variants of GaLore and APOLLO raise ValueError under torch 2.13.

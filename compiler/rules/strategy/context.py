@@ -67,9 +67,10 @@ def sizes(spec: Spec) -> Iterator[Finding]:
     one copy of the model; `context_parallel` must divide `shard` and be smaller. Under ZeRO on CPUs, `context_parallel`
     must be equal to the number of processes.
 
-    Why it is bad: every `context_parallel` processes form a group that shares a sequence, and all groups must have the
-    same size. Under hsdp, the processes of a copy form one or more such groups, and the copy is divided into as many
-    shards as it has groups. With one group, each process would hold all weights, which accelerate refuses.
+    Why it is bad: the processes are divided into groups of `context_parallel` processes, and each group shares a
+    sequence. Under hsdp, the processes that hold one copy of the model form one or more such groups, and the copy is
+    divided into as many shards as there are groups. With one group, each process would hold all weights, which
+    accelerate refuses.
 
     Without this rule: ValueError in every process after the launch. On CPUs, the error comes in the first backward
     pass.
