@@ -94,7 +94,9 @@ def test_a_later_file_has_no_more_columns_than_the_first(
     found = checked(spec(train=trained('qwen2.5-3b on "d"')), tmp_path)
     messages = [one.message for one in found.problems if one.code == "XP579"]
     assert messages == (
-        [] if more is None else [f"`b.parquet` of `d` has `{more}`, and the first file, `a.parquet`, does not"]
+        []
+        if more is None
+        else [f"`b.parquet` of `d` has the column or key `{more}`, and the first file, `a.parquet`, does not"]
     )
 
 

@@ -78,7 +78,7 @@ def negative_margin(spec: Spec) -> Iterator[Finding]:
     """The `margin` of a preference pair for `method reward` should not be negative: it states by how much the score of
     the chosen answer should be higher.
 
-    Why it is bad: the loss accepts that the rejected answer gets the higher score.
+    Why it is bad: with a negative margin, the loss accepts that the rejected answer gets the higher score.
 
     Without this rule: nothing is reported.
 

@@ -171,7 +171,7 @@ def cut_from_the_left(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the system prompt and the question are lost instead of the end of the answer.
 
-    Without this rule: the beginnings of long rows are cut. trl 1.16 warns that trl 2.0 removes the option
+    Without this rule: the beginnings of long rows are cut. trl 1.16 warns that trl 2.0 removes `keep_end`
     (FutureWarning).
 
     Source: trl 1.16 `sft_config.py`; confirmed by running it.

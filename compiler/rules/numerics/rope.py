@@ -160,7 +160,7 @@ def original_beyond_the_context(spec: Spec) -> Iterator[Finding]:
     positions differ from those that it was trained on. A longer `original` also lets the run read rows for which the
     positions are not scaled enough.
 
-    Without this rule: nothing is reported; transformers only compares the two lengths with the factor in a log message.
+    Without this rule: training runs; transformers only logs a warning if `original` does not fit the model's context.
 
     Source: transformers 5.23 `modeling_rope_utils.py` (`_compute_yarn_parameters`, `_compute_llama3_parameters`).
     """
