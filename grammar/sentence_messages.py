@@ -142,7 +142,7 @@ def _separator(location: ParserPosition, since: list[str]) -> Diagnostic | None:
 
 
 def _after_data(location: ParserPosition, since: list[str]) -> Diagnostic:
-    """The error for any other text after the dataset, such as `3 epochs`."""
+    """The error for a text after the dataset that belongs to no other kind of error, such as `3 epochs`."""
     if "WITH" in since:
         return _error(location, f"expected a choice, a setting or the end of the line, found {location.shown}")
     message = f"expected `for`, `with` or the end of the line, found {location.shown}"

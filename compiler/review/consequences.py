@@ -172,7 +172,7 @@ def _parameters(spec: Spec) -> Iterator[tuple[str, Quantity]]:
         load = load_of(spec)
     except UnknownMemory:
         return
-    assert facts is not None  # load_of raises UnknownMemory for a model without facts
+    assert facts is not None  # load_of raises UnknownMemory for a model whose sizes (`facts`) are unknown
     trained = round(load.trained if load.adapters is None else load.adapters.params)
     if trained and facts.params:
         yield (

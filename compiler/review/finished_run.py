@@ -24,7 +24,7 @@ compared as texts.
 LAUNCH = ("vllm_server_host", "disable_tqdm", "use_cpu", "no_cuda", "_n_gpu")
 """Arguments whose value depends on how the run is launched. They are not compared."""
 SHOWN = 60
-"""Maximum number of characters of a shown value."""
+"""A message shows at most this many characters of an argument's value."""
 
 
 def verify_run(folder: str, out: str, steps: int | None) -> tuple[str, int]:

@@ -155,7 +155,7 @@ def _is_foreign(block: Block) -> bool:
 
 
 def _blocks(source: Source) -> Iterator[Block]:
-    """The blocks and calls in a text that contain only settings."""
+    """The blocks and calls of a text whose contents are only settings."""
     file = parse(source)[0]
     for node in (*(file.train.options if file.train else ()), *file.statements):
         if isinstance(node, Setting):

@@ -25,8 +25,8 @@ torch.optim.AdamW`.
 
 
 def _by_class(unknown: UnknownName) -> UnknownName | None:
-    """Shorten `optimizer._component_: torch.optim.AdamW` to `optimizer: AdamW`. None if xpc has no choice for the
-    component.
+    """Shorten `optimizer._component_: torch.optim.AdamW` to `optimizer: AdamW`. None if the first part is not a setting
+    with choices.
     """
     name, _, last = unknown.name.rpartition(".")
     guess = meaning(name) if last in CLASSES and name and unknown.node is not None else None
@@ -57,8 +57,8 @@ def after_component(name: str) -> Meaning | None:
 
 
 def by_parent(name: str) -> Meaning | None:
-    """The setting for a dotted name that contains a component. The component decides the clause, and the last part
-    decides the setting: `eval.micro` for `validation_ds.micro_batch_size`. None if there is no such setting.
+    """The setting for a dotted name. A part before the last, such as `validation_ds`, decides the clause, and the last
+    part decides the setting: `eval.micro` for `validation_ds.micro_batch_size`. None if there is no such setting.
     """
     *before, last = name.split(".")
     if advice(last, "") is not None:

@@ -22,7 +22,7 @@ from xpc.grammar.source import Source, Span
 TIMES = ("s", "sec", "second", "m", "min", "minute", "h", "hr", "hour", "d", "day", "week")
 ROWS = ("sample", "example", "row", "prompt", "sequence")
 FILLERS = words_of("first_line")
-"""Words in a wrong first line that name neither a model, nor data, nor a length."""
+"""Words in a wrong first line that name neither a model, nor data, nor a length, such as `finetune` and `using`."""
 BEFORE_DATA = ("on", "dataset", "data", "over", "from")
 WORD = re.compile(r"\"[^\"]*\"|[^\s\"]+")
 OPTION = re.compile(r"(?P<name>[\w.-]+)=(?P<value>\d[\d_]*$)?")

@@ -27,7 +27,7 @@ NAMES = frozenset((*CLAUSES, *bare_choices(), *(row.name for row in TABLE)))
 WORDS = re.compile(r"(?:[ \t]+[\w.%-]+)+(?=[ \t]*(?:[,)}#\n]|$))")
 """Matches the words of a value after its first word, up to the end of the setting."""
 ITEM = re.compile(r"(?:[ \t]*,[ \t]*|[ \t]+)[A-Za-z_][\w.]*(?![\w.]*[ \t]*[=({])")
-"""Matches the second or a later item of a list without brackets."""
+"""Matches the second or a later item of a list without brackets: `, v_proj` in `targets = q_proj, v_proj`."""
 VALUED = re.compile(r"\b(?P<name>\w+)[ \t]*=[ \t]*(?P<value>[\w.-]+)")
 LISTS, TEXTS = ("names", "targets", "tasks", "reals"), ("text", "name")
 """Kinds of settings: LISTS are those whose value is a list of names, and TEXTS those whose value is a text."""
@@ -122,7 +122,7 @@ def join_values(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
 
 
 _SECOND = ("XP022", "XP023", "XP024", "XP025", "XP101", "XP102")
-"""Codes of findings about the second word of a value."""
+"""Codes of the findings that the second word of a value may cause, as in `name = my run`."""
 
 
 @cache
@@ -158,7 +158,7 @@ UNITS = {
 
 
 def may_have(row: Setting, word: str) -> bool:
-    """Whether a setting's value may have a unit: steps for `warmup`, but not for `rank`."""
+    """Whether the value of a setting may have the unit `word`: `steps` is possible for `warmup`, but not for `rank`."""
     unit = word.lower().removesuffix("s")
     named = unit == "step" and row.doc.startswith("steps")
     return named or row.kind.name in UNITS.get(unit, ("duration", "every"))

@@ -290,7 +290,9 @@ def _is_elsewhere(clause: str, inside: str) -> bool:
 
 
 NESTED = ("sweep", "extra", "data")
-"""Clauses whose blocks contain the names of other clauses, or names that belong to another library."""
+"""Clauses whose blocks may contain names that are not settings of the clause: settings of other clauses (`sweep`),
+arguments of libraries (`extra`) or names of data sources (`data`).
+"""
 KEY = re.compile(r"[ \t]*(?P<name>[A-Za-z]\w*)[ \t]*:")
 CALL = re.compile(r"(?P<clause>\w+(?: [\w-]+)?)\((?P<settings>.*)\)")
 

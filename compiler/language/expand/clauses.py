@@ -152,7 +152,7 @@ class Clauses(Collector):
         row = schema.BY_PATH.get(path)
         if row is None or row.kind is BLOCK:
             help = f"write `{name.text} {{ ... }}`, with its settings inside"
-            if name.text in ("data", "model"):  # the name of another tool for the model or the data has a help
+            if name.text in ("data", "model"):  # suggest as for another tool's name, such as `dataset`
                 unknown = {"data": "dataset", "model": "model_name"}[name.text]
                 typed = self.typed(node.value.span)
                 renamed = UnknownName(unknown, clause, node.value, typed, self.label(name.span), self.header)

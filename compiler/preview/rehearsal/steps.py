@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 DONE, FAILED, SKIPPED = "done", "failed", "not here"
 WEIGHTS = ("model", "adapter_model", "pytorch_model")
-"""Beginnings of the names of files with weights."""
+"""The names of files with weights begin like this: `model.safetensors`, `adapter_model.safetensors`."""
 ADDED = re.compile(r"(?:-[0-9a-f]{8})+(?=\.\w+)")
 """Matches the digest in the name of a copied file in a bundle: `-1a2b3c4d` in `reward-1a2b3c4d.py`."""
 DECIDED = (

@@ -71,7 +71,7 @@ class Capture:
         `Dataset.map` gets or returns. For a mixture of shapes (formats of rows), it is the first dataset that has the
         rows of all shapes.
         """
-        # bundles without a mixture of shapes lack this module
+        # a bundle lacks this module if its rows all have the same format
         part = getattr(sys.modules.get("trainer.library_internals.trl_preparation"), "PART", None)
 
         def mapped(real: Any, rows: Any, *args: Any, **kwargs: Any) -> Any:

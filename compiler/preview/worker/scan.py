@@ -175,10 +175,10 @@ class Scan:
         return self._mixed_numbers(getattr(self.capture.tokenized, "_indices", None))
 
     def _mixed_numbers(self, order: Any) -> list[int] | None:
-        """Find the number (see `ROW`) of each row of a mixture of shapes. `order` has the places of the rows in the
-        joined table.
+        """The number (see `ROW`) of each row, if the rows have several shapes (formats). `order` has the index of each
+        row in the joined table.
         """
-        if self.by_shape is None or len(self.by_shape) != len(self.tokenized):  # no mixture, or rows were split
+        if self.by_shape is None or len(self.by_shape) != len(self.tokenized):  # one shape, or split rows
             return None
         return self.by_shape if order is None else [self.by_shape[one.as_py()] for one in order.column(0)]
 

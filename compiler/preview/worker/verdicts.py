@@ -302,7 +302,7 @@ EFFECTS = {
     "system": "which is therefore not learned", "special": "which the model reads as this token",
     "turn": "although it is not the assistant's",
 }  # fmt: skip
-"""Maps each kind of problem to a phrase about its consequence. The runtime prints the phrase once for all rows."""
+"""Maps each kind of problem in `NOTES` to a phrase about its consequence, which ends the message of a finding."""
 HELPS = {
     "turn": "move the turns before the last answer into `prompt`",
     "unread": "name a chat_template that reads the key, or rename a key of reasoning to `reasoning_content`",
@@ -316,7 +316,7 @@ def _notes(session: Session, row: Mapping[str, Any]) -> Iterator[Verdict]:
     and reasoning that is rendered twice.
     """
     turn_notes = session.optional("features.messages.turn_notes")
-    if turn_notes is None:  # the bundle's messages have only a role and a text, so they can have none of these faults
+    if turn_notes is None:  # messages with only a role and a text cannot have these faults
         return
     learned = turn_notes.learned_columns(session.method, bool(session.stated.get("assistant_only_loss")))
     for kind, what in dict(turn_notes.notes(row, session.tokenizer, learned)).items():

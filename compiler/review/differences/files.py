@@ -57,9 +57,9 @@ def decides(name: str, before: Mapping[str, bytes], after: Mapping[str, bytes], 
     """Whether the change of this file changes the run. `tables` are the JSON and YAML files in which a value has
     changed.
 
-    A list of packages that both runs have does not count, because packages are compared elsewhere. A changed JSON file
-    or accelerate.yaml counts only if a value changed. Any change of an engine's YAML file counts, even after a `#`:
-    such a file contains scripts, in which a `#` need not begin a comment.
+    A list of packages that both runs have does not count, because packages are compared elsewhere. A changed
+    accelerate.yaml, or a changed JSON file at the top of the bundle, counts only if a value changed. Any change of an
+    engine's YAML file counts, even after a `#`: such a file contains scripts, in which a `#` need not begin a comment.
     """
     if installs(name):
         # the name of a lock's copy contains a digest, which changes with each line of the lock

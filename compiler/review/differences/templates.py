@@ -34,7 +34,9 @@ MEMORY = 512 * 2**20
 LARGEST = 2**20
 """Maximum size of a rendered row in bytes."""
 LINES, WIDTH = 24, 200
-"""A shown difference has at most LINES lines, and each line at most WIDTH characters."""
+"""Of the difference between two rendered rows, at most LINES lines are shown, and of a line at most WIDTH
+characters.
+"""
 SAMPLE = [{"role": "user", "content": "What is 1+1?"}, {"role": "assistant", "content": "It is 2."}]
 
 

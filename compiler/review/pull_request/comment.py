@@ -17,7 +17,7 @@ MOST = 60_000
 NAMED = 20
 """Maximum number of specs that the summary line of a group names."""
 LONGEST = 400
-"""Maximum number of characters of a summary line."""
+"""Maximum number of characters of a group's summary line in the comment."""
 BUNDLES_ONLY = "No spec changes its run, but committed bundles change."
 ORDER = (BROKEN, CHANGED, SILENCED, RENAMED, NEW, GONE)
 WORDS = {

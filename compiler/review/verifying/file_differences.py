@@ -13,7 +13,7 @@ from xpc.compiler.files.folder_contents import Tree, read
 from xpc.compiler.review.tables import PROSE
 
 SHOWN = 100
-"""Maximum number of characters of a shown line."""
+"""A message shows at most this many characters of a line of a file."""
 DIGEST = re.compile("[0-9a-f]{64}")
 SPECIAL = stat.S_ISUID | stat.S_ISGID | stat.S_ISVTX
 

@@ -27,7 +27,7 @@ NOT_FINAL = ("_saving/", "_hub", ".", "checkpoint-", "runs/", "eval/")
 only a resumed run reads them (runtime/core/checkpoint_integrity.py).
 """
 REWRITTEN = frozenset({*RECORDS, "xpc_files.json"})
-"""Files that a later launch or evaluation may write."""
+"""Files that may change after the run, because a later launch or evaluation writes them."""
 MOST = 100_000
 """At most this many folders of a run are searched for added files."""
 LONGEST = 4096

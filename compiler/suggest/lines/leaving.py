@@ -37,8 +37,8 @@ def leave_out(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
 
 
 def _is_off_anyway(found: Diagnostic, problems: Sequence[Diagnostic]) -> bool:
-    """Whether the edit of a finding turns a switch off in a block that the spec does not have: `lora(dora=false)` for
-    `use_dora = false` would turn LoRA on.
+    """Whether a finding's edit must be dropped, because it would add a block only to turn one of its switches off: the
+    edit `lora(dora=false)` for `use_dora = false` would turn LoRA on.
     """
     form = OFF.fullmatch(found.edits[0].text.strip()) if len(found.edits) == 1 else None
     if form is None or found.primary is None or form["head"] not in SWITCHES:

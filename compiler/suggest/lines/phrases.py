@@ -29,9 +29,9 @@ BITS = re.compile(r"\b([48])[ -]bits?\b")
 LATER_WORD = re.compile(r"\w[\w./-]*")
 VALUE = re.compile(r"\"[^\"]*\"|'[^']*'|\[[^\]]*\]|[\w.][\w.%+/-]*")
 EQUALS = words_of("equals")
-"""Signs and words between a name and its value."""
+"""Signs and words between a name and its value, such as `of` in `learning rate of 2e-5`."""
 EMPTY = words_of("empty")
-"""Signs and words between two settings."""
+"""Signs and words between two settings, such as `and` in `lr 2e-5 and 3 epochs`."""
 LONGEST_NAME = 5
 """A name has at most this many words."""
 MOST = 40
@@ -84,7 +84,7 @@ def phrases(text: str, header: bool, method: str = "") -> Phrases | None:
         library = reader.word() == "deepspeed" and reader.word(1).startswith("zero")
         engine = reader.word() == "on" and reader.word(1) in schema.BY_PATH["launch"].choices
         verb = not header and not reader.at and reader.word().lower() in VERBS
-        rises = reader.word() == "linear" and reader.word(1).startswith("warm")  # every warm-up is linear
+        rises = reader.word() == "linear" and reader.word(1).startswith("warm")  # skip `linear`: every warm-up is
         # `full finetuning` is the default: every weight is trained
         full = reader.word() == "full" and reader.word(1).startswith(("finetun", "fine-tun"))
         reader.at += full

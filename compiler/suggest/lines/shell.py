@@ -1,4 +1,6 @@
-"""Answer lines of shell scripts, such as `accelerate launch train.py`. Imported only for a wrong spec."""
+"""Say what to write instead of a line of a shell script, such as `accelerate launch train.py`. Imported only for a
+wrong spec.
+"""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ LIST = re.compile(
     r"(?P<items>[ \t]{0,20}-[ \t]{1,20}[^\s-][^\n]*(?:\n[ \t]{0,20}-[ \t][^\n]*|\n[ \t]{1,40}\S[^\n]*)*)",
     re.MULTILINE,
 )
-"""A pattern for a list: a name, and lines below it that begin with a dash or are indented."""
+"""A pattern for a list of YAML: a name with a colon, and lines below it that begin with a dash or are indented."""
 FLOW = re.compile(
     r"^(?P<name>[A-Za-z][\w.-]{0,40})[ \t]{0,20}[:=][ \t]{0,20}\[(?P<refs>[^\[\]{}\n]*)\][ \t]{0,20}$", re.MULTILINE
 )

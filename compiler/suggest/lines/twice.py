@@ -20,7 +20,9 @@ NAME = re.compile(r"(\w+)[ \t]*=")
 COUNT = re.compile(r"write `hardware (?P<count>\d+) x GPU`")
 CARD = re.compile(r"hardware(?: ?= ?| )(?P<gpu>[a-z][\w.-]*)")
 ALONE = re.compile(r"[ \t]*(?:- |--)?[\w\"'-]+[ \t]*[:= \t][ \t]*[\"']?\d+[\"']?,?[ \t]*(?:#.*)?")
-"""Patterns for a help with a number of GPUs, for a line with a GPU, and for a number on a line of its own."""
+"""Patterns that join a number of GPUs and their name on two lines. COUNT matches a help that states the number, CARD a
+clause `hardware h100-80gb`, and ALONE a line with a single number, such as `gpus_per_node: 8`.
+"""
 
 
 def join_clauses(problems: Sequence[Diagnostic]) -> list[Diagnostic]:

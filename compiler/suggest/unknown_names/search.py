@@ -161,7 +161,9 @@ def _is_unclear_path(case: Case) -> bool:
 
 
 def _key_of_a_component(case: Case) -> Suggestion | None:
-    """Handle a key whose component decides the clause: `validation_ds.micro_batch_size` is `eval.micro`."""
+    """Handle a dotted name in which a part before the last decides the clause: `validation_ds.micro_batch_size` is
+    `eval.micro`.
+    """
     guess = by_parent(case.name) if _is_unclear_path(case) else None
     return None if guess is None else of_guess(case.unknown, guess)
 
@@ -174,14 +176,14 @@ def _switch_of_a_tracker(case: Case) -> Suggestion | None:
 
 
 def _key_of_evaluation(case: Case) -> Suggestion | None:
-    """Handle a path whose first part is about evaluation, and which must not be taken for a setting of the training:
-    `validation_ds.global_batch_size`.
+    """Handle a dotted name such as `validation_ds.global_batch_size`: a part before the last is about evaluation, so
+    the name does not mean a setting of the training.
     """
     return case.says(settings_of("eval")) if _is_unclear_path(case) and of_evaluation(case.name) else None
 
 
 def _last_part(case: Case) -> Suggestion | None:
-    """Handle a path whose last part is known: for `trainer.nnodes`, the suggestion for `nnodes` is returned."""
+    """Handle a dotted name whose last part is known: for `trainer.nnodes`, the suggestion for `nnodes` is returned."""
     if not _is_unclear_path(case):
         return None
     part = by_last_part(case.unknown) or _similar_last_word(case.unknown)
@@ -203,7 +205,7 @@ def _model_or_data(case: Case) -> Suggestion | None:
 
 
 def _without_general_guess(case: Case) -> Case:
-    """Drop the guessed setting for an unknown path that ends in a general word such as `name`: xpc does not suggest
+    """Drop the guessed setting for a dotted name that ends in a general word such as `name`: xpc does not suggest
     `rollouts` for `rollout.name`.
     """
     general = _is_unclear_path(case) and case.name.rpartition(".")[2] in words_of("general")
