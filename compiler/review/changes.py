@@ -43,8 +43,8 @@ class Comparison:
     is a sweep and the other a single run, `swept` are the settings that the sweep varies. `axes` describes the swept
     settings of each argument, with the number of values of each setting; both texts are empty if the two sweeps agree.
     `launchers` are changes in the files that start a sweep. `counts` are the numbers of runs of both arguments.
-    `totals` are the changes in GPU-hours, disk space and cost, summed over all members that differ. `allowed` are the
-    permissions that only the second argument gives.
+    `totals` are the sums over all runs of an argument that have changed: GPU-hours, disk space, cost, and the number of
+    runs that do not fit their GPUs. `allowed` are the permissions that only the second argument gives.
     """
 
     before: str
@@ -94,8 +94,8 @@ def compare_operands(one: Operand, other: Operand, prices: Mapping[str, float] |
 def allowed(one: Operand, other: Operand, groups: Sequence[Group] = ()) -> tuple[Allowed, ...]:
     """The permissions, such as silenced warnings, that the second argument of `xpc diff` gives and the first does not.
 
-    If an argument is a compiled sweep, only the first member of each group in `groups` is checked, because checking all
-    members takes too long.
+    If an argument is the folder of a sweep, only the first member of each group in `groups` is checked, because
+    checking all members takes too long.
     """
     first = {group.members[0] for group in groups if group.members}
     before, after = (
@@ -137,7 +137,7 @@ def _sweeps(one: Operand, other: Operand, prices: Mapping[str, float] | None) ->
 
 def _value_key(one: Run, other: Run) -> Iterator[object]:
     """Yield the settings in which the old and the new version of a compiled member differ, or nothing if they are
-    equal. Members with the same key form a group.
+    equal. Members for which the same settings are yielded form a group.
     """
     for found in changes(one.spec, other.spec):
         yield from without_name(found, one.name)

@@ -19,8 +19,8 @@ FORMAT = 1
 NAMED = 6
 """A section of a comparison names at most this many members of a sweep."""
 FOLDED = 3
-"""A file that only one of two runs has is shown as the number of its keys, if it has more keys than this; otherwise its
-keys are shown.
+"""If only one of two runs has some keys of a file, at most this many of them are shown one by one. If there are more,
+only their number is shown.
 """
 
 
@@ -149,8 +149,8 @@ def _changes(found: Sequence[Change]) -> list[str]:
 
 
 def _folded(found: Sequence[Change]) -> list[str]:
-    """Lines about the changed arguments. If only one run has a file, a single line states the number of the file's
-    keys.
+    """Lines about the changed arguments. If more than FOLDED keys of a file were added or removed, a single line states
+    their number: `deepspeed.json  12 keys added`.
     """
     by_file: dict[tuple[str, str], list[Change]] = {}
     for each in found:

@@ -59,8 +59,8 @@ def added(found: Sequence[Forecast], name: str) -> float | None:
 
 
 def total_changes(before: Sequence[Run], after: Sequence[Run], prices: Mapping[str, float]) -> Iterator[Change]:
-    """Yield the sums over all runs, such as GPU-hours, that differ between the two arguments of `xpc diff`. One of the
-    sums is the number of runs that do not fit their GPUs. Empty if a member on disk does not compile.
+    """Yield each sum over all runs, such as GPU-hours, that is different for the two arguments of `xpc diff`. One of
+    the sums is the number of runs that do not fit their GPUs. Empty if a member on disk does not compile.
     """
     try:
         sides = [forecasts(runs, prices) for runs in (before, after)]
@@ -70,7 +70,7 @@ def total_changes(before: Sequence[Run], after: Sequence[Run], prices: Mapping[s
 
 
 def summed(before: Sequence[Forecast], after: Sequence[Forecast]) -> Iterator[Change]:
-    """The sums over all runs that differ between two lists of forecasts."""
+    """Yield each sum over all runs, such as GPU-hours, that is different in the two lists of forecasts."""
     old_misfits, new_misfits = (sum(one.plan.verdict == "no" for one in side) for side in (before, after))
     if old_misfits != new_misfits:
         yield Change(MISFITS, f"{old_misfits:,}", f"{new_misfits:,}", "", (old_misfits, new_misfits))

@@ -79,8 +79,8 @@ class Upgrade:
         return compare(Run("", self.before), Run("", after))
 
     def pin(self) -> Difference:
-        """For each setting whose value the new stack changes, write the old value into the spec, unless this would
-        change something else. Returns the differences that remain.
+        """For each setting whose value the new stack changes, write the old value into the spec, if this reduces the
+        number of differences. Returns the differences that remain.
         """
         after, _ = self.spec(self.text)
         assert after is not None

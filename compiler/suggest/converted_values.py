@@ -26,8 +26,8 @@ NUMBER = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?")
 UNITS = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?(%|Ki|Mi|[kMBsmhd]|[KMGT]i?B)?")
 RATIO = ("ratio", "frac", "fraction", "rate", "proportion", "pct", "percent", "percentage", "portion", "factor", "f")
 ABOVE, BELOW = ("lora.alpha", "lora.lr_ratio", "optimizer.lr", "train.epochs"), ("lora.dropout",)
-"""Settings for which one bound of the range is itself illegal, because a run with this value would train nothing. For
-ABOVE, it is the lower bound: `lora.alpha` must be greater than 0. For BELOW, it is the upper bound.
+"""Settings that must be greater than their lower bound (ABOVE), or less than their upper bound (BELOW), because a run
+with the bound as the value would train nothing: `lora.alpha` must be greater than 0.
 """
 TEXTS = re.compile(r"[\w./~-]+\.(?:jinja2?|j2|txt|tmpl|template)")
 ROWS = re.compile(r"[\w./~-]+\.(?:jsonl?|csv|parquet|arrow|txt)(?:\.gz)?")

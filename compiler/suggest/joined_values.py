@@ -200,7 +200,7 @@ def _is_inside(found: Diagnostic, locations: list[tuple[str, Span]]) -> bool:
 
 
 def _counted_words(found: Diagnostic) -> tuple[Diagnostic, Span] | None:
-    """The finding for a value of several words, such as `micro=4 per gpu`, and the place of the setting. None if the
+    """The finding for a value of several words, such as `micro=4 per gpu`, and the place of this value. None if the
     word after the number is the next setting, so that only the comma before it is missing.
     """
     ended = ("expected `,`", "expected the end of the line after this setting")

@@ -96,12 +96,14 @@ def letter_likeness(one: str, other: str) -> float:
         return 0.0
     ratio = matcher.ratio()
     if one[0] == other[0] and sorted(one) == sorted(other):
-        return 0.97  # two adjacent letters are swapped
+        return 0.97  # the same letters in another order
     return 0.95 * ratio if ratio >= LETTERS else 0.0
 
 
 def one_mistake(one: str, other: str) -> bool:
-    """Whether one typing mistake separates two names: two letters swapped, or one missing, doubled or wrong."""
+    """Whether one typing mistake separates two names: two letters swapped, or one letter missing, additional or
+    wrong.
+    """
     if abs(len(one) - len(other)) > 1 or one == other:
         return False
     short, long = sorted((one, other), key=len)

@@ -187,8 +187,8 @@ def _candidates(typed: str, own: tuple[str, ...], exact: bool) -> list[KnownName
 
 
 def one_letter(one: str, other: str) -> bool:
-    """Whether two short names differ in a single letter. Short names are compared in this way, because a share of equal
-    letters says little about them.
+    """Whether a name differs in a single letter from `other`, a name of three or four letters. Such short names are
+    compared in this way, because a share of equal letters says little about them.
     """
     if not other.isalpha() or not 2 < len(other) < 5 or min(len(one), len(other)) < 2:
         return False
@@ -199,8 +199,8 @@ def one_letter(one: str, other: str) -> bool:
 
 
 def name_of_four(name: str, names: Iterable[str]) -> str | None:
-    """The only known name of four letters that differs from `name` in one letter: `beta` for `bata`. None if no known
-    name does, or if several do.
+    """The only one of `names` with three or four letters that differs from `name` in one letter: `beta` for `bata`.
+    None if none of them does, or if several do.
     """
     found = [one for one in names if one_letter(name, one)]
     return found[0] if len(found) == 1 else None

@@ -157,8 +157,8 @@ def _misspelt_id(name: str, ids: Iterable[str]) -> str | None:
     owner, _, model_name = name[:120].partition("/")
     own = {one.partition("/")[2]: one for one in ids if one.partition("/")[0].lower() == owner.lower()}
     if model_name in own:
-        return own[model_name]  # only the owner is spelled differently, as in `qwen/Qwen3-4B`
-    same = [one for one in own if letters(one) == letters(model_name)]  # the owner is missing, as in `Meta-Llama3-8B`
+        return own[model_name]  # only the owner's case differs, as in `qwen/Qwen3-4B`
+    same = [one for one in own if letters(one) == letters(model_name)]  # only separators differ: `Meta-Llama3-8B`
     like = same or [one for one in own if _same_words(re.split("[-_]", one), re.split("[-_]", model_name))]
     return own[like[0]] if len(like) == 1 else None
 
@@ -192,7 +192,9 @@ def dataset(name: str) -> Guess:
 
 
 def _has_all_parts(known: ParsedName, parsed: ParsedName) -> bool:
-    """Whether a registered name (`known`) has all words and sizes of the parsed name, and begins with the same part."""
+    """Whether a registered name (`known`) has all words and sizes of the parsed name. If the parsed name is a single
+    word, the registered name must begin with it.
+    """
     first = bool(parsed.parts) and (known.parts[:1] == parsed.parts[:1] or len(parsed.parts) > 1)
     return first and not Counter(parsed.parts) - Counter(known.parts)
 

@@ -25,8 +25,8 @@ from xpc.grammar.tree import Call, Count, List, Number, String, Value
 
 def near_settings(unknown: UnknownName, clause: str | None) -> list[Meaning]:
     """The settings whose names differ from an unknown name by one typing mistake, and that accept the written value.
-    With `clause`, they are settings of this clause; without it, settings that are legal outside of clauses. For a name
-    of three letters without a value, the result is empty.
+    With `clause`, they are settings of this clause; without it, settings and choices that are legal outside of clauses.
+    Empty for a name of one or two letters, and for a name of three letters without a value.
     """
     name, alone = unknown.name.lower(), unknown.node is None
     if len(name) < 3 or (clause is None and unknown.label.source.text[unknown.label.span.end :][:1] in ("(", "{")):

@@ -44,7 +44,7 @@ source, the second the ending of the name of the source's file.
 """
 
 NO_GPU = "needs a GPU"
-REPLACED_MODEL = "the model is a stand-in"
+REPLACED_MODEL = "a small random model replaces the model"
 ONE_MACHINE = "the rehearsal is on one machine"
 OMITTED: dict[str, str] = {
     "model.attn": NO_GPU,

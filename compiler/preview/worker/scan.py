@@ -258,7 +258,7 @@ class Scan:
         numbers = self.numbers()
         if numbers is None:
             raise self.session.errors(
-                "the numbers of the rows are not known, because this run splits texts of a mixture, or drops equal rows"
+                "the rows cannot be identified, because this run splits texts of a mixture, or drops equal rows"
             )
         lengths = self.lengths()
         if len(lengths) != len(numbers):

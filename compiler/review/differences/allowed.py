@@ -47,8 +47,8 @@ class Allowed:
 
 
 def newly_allowed(before: Iterable[CheckedSpec], after: Iterable[CheckedSpec]) -> tuple[Allowed, ...]:
-    """The permissions that the specs in `after` give, and the specs in `before` do not give. For a sweep, `before` and
-    `after` each have the specs of all members.
+    """The permissions that a spec in `after` gives, and that no spec in `before` gives equally often. For a sweep,
+    `before` and `after` have the specs of several members.
     """
     was, now = _counts(before), _counts(after)
     return tuple(one for key, (count, one) in now.items() if count > was.get(key, (0, None))[0])

@@ -34,9 +34,7 @@ MEMORY = 512 * 2**20
 LARGEST = 2**20
 """Maximum size of a rendered row in bytes."""
 LINES, WIDTH = 24, 200
-"""Of the difference between two rendered rows, at most LINES lines are shown, and of a line at most WIDTH
-characters.
-"""
+"""At most LINES lines of the difference between two renderings are shown, and WIDTH characters of each line."""
 SAMPLE = [{"role": "user", "content": "What is 1+1?"}, {"role": "assistant", "content": "It is 2."}]
 
 

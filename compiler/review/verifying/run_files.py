@@ -49,7 +49,7 @@ def differences(out: str, summary: Mapping[str, Any]) -> Iterator[str]:
     end = SEAL.search(text)
     above = sha256(text[: end.start()] + b"\n}").hexdigest() if end else ""
     if end is None or end[1].decode() != f"sha256:{above}":
-        yield f"{SUMMARY} was edited after the run: its seal differs from its text"
+        yield f"{SUMMARY} was edited after the run: its seal is not the digest of its text"
     found = list(_edited(out, files))
     yield from found[:SHOWN]
     if len(found) > SHOWN:

@@ -142,8 +142,8 @@ def _lines(problems: Sequence[Diagnostic]) -> Iterator[tuple[Source, int, int]]:
 
 
 def settled(inside: Sequence[Diagnostic], source: Source, start: int, end: int) -> bool:
-    """Whether the edits of the findings about a line already make the line legal, or belong to a block of several
-    lines.
+    """Whether the edits of the findings about a line already make the line legal. Also true for edits beyond the line,
+    which rewrite a block of several lines.
     """
     edits = [edit for one in inside for edit in one.edits]
     if any(edit.span.start < start or edit.span.end > end for edit in edits):

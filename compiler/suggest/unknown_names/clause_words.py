@@ -66,9 +66,9 @@ def _score(row: Setting, typed: list[str], rows: list[Setting]) -> float:
     """How well a setting fits the words of a name, from 0 to the number of words. A word that only one setting of the
     clause has counts more than a word that several settings have.
 
-    If the setting lacks a word of the name, the result is 0, with one exception: the last word of the name occurs in
-    the setting's own name, and no other setting of the clause has it. So the name `reduction_factor` finds the setting
-    `factor`.
+    If the setting lacks a word of the name, the result is 0, with one exception: at least half of the words fit, the
+    last word occurs in a name of the setting, and no other setting of the clause has it. So the name `reduction_factor`
+    finds the setting `factor`.
     """
     found = [word for word in typed if _has(_names(row.path) | _description(row.path), word)]
     if len(found) < len(typed):

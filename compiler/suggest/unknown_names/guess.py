@@ -34,9 +34,10 @@ def best_guess(unknown: UnknownName) -> Meaning | None:
 
 
 def _turns_on_another(unknown: UnknownName, guess: Meaning) -> bool:
-    """Whether a guess is probably wrong. This is so if three things come together: the guess is inexact, its block
-    would turn on a feature that the spec does not mention, and a setting elsewhere has all words of the unknown name.
-    For example, `max_lr_ratio` does not mean `lora(lr_ratio=...)`, because `min_lr_ratio` is a setting elsewhere.
+    """Whether a guess is probably wrong, because three things come together: the guess is inexact, its block would turn
+    on a feature that the spec does not mention, and a name of a setting elsewhere has all important words of the
+    unknown name. For example, `max_lr_ratio` does not mean `lora(lr_ratio=...)`, because `min_lr_ratio` has `lr` and
+    `ratio`, too.
     """
     if guess.likeness >= SAME or one_mistake(unknown.name, guess.path.rpartition(".")[2]):
         return False
