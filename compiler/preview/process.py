@@ -49,7 +49,7 @@ WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "worker", "sta
 
 @record
 class Request:
-    """The rows that the worker should prepare: the first `n` rows of each source, the single row with the index `row`,
+    """The rows that the worker should prepare from each source: the first `n` rows, only the row with the index `row`,
     or `n` random rows with the seed `random`.
 
     - `choice`: `first`, or a choice for which many rows are tokenized: the `longest` rows, truncated rows (`cut`), or
@@ -158,7 +158,9 @@ def progress(sentence: str) -> None:
 
 
 def _other_stack(trl: str | None) -> str:
-    """A sentence on how to move a spec to the stack whose version of TRL is installed; "" if there is no such stack."""
+    """The end of a message: how to move a spec to the stack whose version of TRL is installed. "" if there is no such
+    stack.
+    """
     for name in stacks.names():
         stack = stacks.load(name)
         if stack is not None and stack.pins["trl"] == trl:

@@ -22,8 +22,8 @@ def below(names: Sequence[str], path: str) -> Sequence[str]:
 
 
 def followed(path: str, link: Callable[[str], str | None]) -> Iterator[str]:
-    """Resolve the symbolic links in a path. Yields the path itself, and the path after each resolved link. The last
-    yielded path is the path of the file.
+    """Resolve the symbolic links in a path. Yields the path itself and, for each link, the path of the link and the
+    path after the link is resolved. The last yielded path is the path of the file.
 
     All paths are relative to the top folder. `link` returns the target of a symbolic link, or None if the path is not
     a link. If the last path begins with `..` or `/`, it lies outside of the repository.

@@ -73,7 +73,7 @@ class Repository:
     def git(self, *arguments: str, given: bytes = b"", most: int = LONGEST_ANSWER) -> bytes | None:
         """Run git in the top folder with `given` as standard input. Returns its output; None if it fails.
 
-        Raises UsageError if git is not installed, or if its output is longer than `most` bytes.
+        Raises UsageError if git is not installed, takes too long, or prints more than `most` bytes.
 
         The subcommand must be one that starts no other program (no filter, no textconv, no external diff), such as
         `cat-file`.
@@ -197,7 +197,7 @@ class Commit:
 
     `files` maps each path (relative to the top folder) to its mode and the hash of its blob. `modules` maps each
     submodule to its commit. `total` is the size in bytes of all contents that were read. `ordered` are the sorted paths
-    of the files, or None until they are needed.
+    of the files; empty until they are needed.
     """
 
     repository: Repository

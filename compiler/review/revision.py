@@ -80,8 +80,8 @@ class RevisionWorkspace(Workspace):
         return names[at : at + 1] == [path] or bool(below(names, path))
 
     def _put(self, inside: str, path: str, place: tuple[Commit, str] | None = None) -> str:
-        """Copy a file or folder of a commit to `path`, and return `path`. If the commit has no such file or folder,
-        return its path in the working tree.
+        """Copy a file or folder of a commit to `path`, and return `path`. If git tracks no such file or folder, or if a
+        Git LFS file is unchanged, return its path in the working tree.
 
         `place` is a pair: a commit, and the folder that gets the copies of the commit's files. The default is the
         commit of the spec, and `mirror`. For a path in a submodule, it is the commit and the folder of the submodule.

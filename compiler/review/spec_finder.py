@@ -151,7 +151,9 @@ def _copies(modes: Mapping[str, str], read: Callable[[str], bytes | None], load:
 
 
 def _bases(path: str, file: Callable[[str], _File | None]) -> tuple[str, ...]:
-    """The bases of a file, the nearest first. The list ends before a base that is missing or part of a cycle."""
+    """The bases of a file, the nearest first. If a base is missing, its path is the last one in the list. For a cycle
+    of bases, the list has DEEP entries.
+    """
     chain: list[str] = []
     here = path
     while len(chain) < DEEP:

@@ -126,7 +126,7 @@ def same_answers(sequences: Sequence[TokenSequence]) -> Iterator[Verdict]:
 
 
 def _end(read: Read) -> Iterator[Verdict]:
-    """Report that no end token follows the last answer, except if the answer is truncated."""
+    """Report a missing, repeated or misplaced end token of the last answer, except if the answer is truncated."""
     one, tokenizer = read.one, read.session.tokenizer
     end, last = tokenizer.eos_token_id, read.last_answer
     if one.cut or one.continued or end is None or last is None or not any(one.learned):

@@ -62,8 +62,8 @@ def scalar(value: object, text: str = "") -> Scalar:
 
 
 def short(before: str, after: str) -> tuple[str, str]:
-    """Shorten two different values to the part in which they differ. The equal text before this part becomes `...`, and
-    so does the equal text after it.
+    """Shorten two different values, if one is long, to the part in which they differ. Most of the equal text before
+    this part becomes `...`, and so does most of the equal text after it.
     """
     if len(before) <= WIDE and len(after) <= WIDE:
         return before, after

@@ -20,7 +20,7 @@ from xpc.grammar.record import evolve
 
 def affected(repository: Repository, was: Specs, now: Specs, changed: set[str]) -> list[str]:
     """The specs that changed files affect: new and deleted specs, and specs that read a changed file. A spec reads its
-    own text, the specs that it extends, its lock, its templates and its rows.
+    own text, the specs that it extends, its lock, and files such as templates, rows and local models.
     """
     found = {*was.reading(changed), *now.reading(changed), *(was.runs.keys() ^ now.runs.keys())}
     others = {path for path in changed if not path.endswith((".xp", ".lock"))}

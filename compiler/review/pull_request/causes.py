@@ -60,8 +60,8 @@ def cause(path: str, was: Operand, now: Operand) -> Cause:
 
 def _lines(path: str, was: Run, now: Run) -> tuple[str, ...] | None:
     """A text for each changed setting of a run (the file and the line that states the setting, and both values) and for
-    each new permission. Empty if nothing has changed. None if a file, a package or a derived value has changed, because
-    no line of a spec states these.
+    each new permission. Empty if nothing has changed. None if a file or a package has changed, or only derived values,
+    because no line of a spec states these.
     """
     one, other = was.spec, now.spec
     files, lists = zip(*(_bundled(spec) for spec in (one, other)), strict=True)

@@ -86,8 +86,8 @@ def bundle_lines(wanted: FolderContents, found: FolderContents, verify: Verify, 
 
 
 def _walked(folder: str) -> FolderContents:
-    """Find the specs, bundles and runs below a folder. The search does not enter symbolic links,
-    hidden folders, bundles and output folders.
+    """Find the specs, bundles and runs below a folder. The search does not enter symbolic links, bundles, output
+    folders, hidden folders, and folders such as `node_modules`.
     """
     out = FolderContents()
     for count, (where, folders, names) in enumerate(walk(folder, _unreadable)):

@@ -149,4 +149,4 @@ def _disagreements(out: str, summary: Mapping[str, Any]) -> Iterator[str]:
         return
     for name, value in expected.items():
         if summary.get(name) != value:
-            yield f"{name} is {summary.get(name)}, but {METRICS} ends in {value}"
+            yield f"{name} is {summary.get(name)}, but {METRICS} has {value}"
