@@ -277,8 +277,8 @@ class Clauses(Collector):
         self.inside(rest, clause)
 
     def switch(self, row: schema.Setting, body: list[Operand | Clause], home: str, span: Span) -> None:
-        """Read a clause whose only legal values are `true` and `false`. The value may be missing: `lora { rank = 16 }`,
-        `lora false`.
+        """Read a clause whose value is `true`, `false` or missing (`lora false`, `lora { rank = 16 }`), or the `sweep`
+        block.
         """
         first = body[0] if body else None
         on_or_off = isinstance(first, Ref) and first.is_name and first.name in ("true", "false")

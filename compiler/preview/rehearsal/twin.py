@@ -236,8 +236,8 @@ def _machine(draft: _Draft) -> None:
 
 
 def _sizes(draft: _Draft) -> None:
-    """Set a micro-batch of two rows, and a short sequence length. The small run accumulates gradients if and only if
-    the spec's run does.
+    """Set eight steps, a micro-batch of at most two rows, and a short sequence length. The small run accumulates
+    gradients if and only if the spec's run does.
     """
     spec = draft.spec
     world = 2 if spec.hardware.world > 1 else 1
@@ -274,7 +274,9 @@ def _schedule(draft: _Draft) -> None:
 
 
 def _adapters(draft: _Draft) -> None:
-    """Set a small rank, and alpha such that alpha / rank is the same as in the spec."""
+    """Limit the rank to 8, with the spec's alpha / rank. Without quantization if the stack cannot load a quantized base
+    on a CPU.
+    """
     spec = draft.spec
     rank = spec.get("lora.rank")
     if isinstance(rank, int) and rank > 8 and spec.lora:
@@ -311,7 +313,7 @@ def _method(draft: _Draft) -> None:
 
 
 def _saving(draft: _Draft) -> None:
-    """Set `save` and `eval` to every two steps, and the output to a folder of the rehearsal."""
+    """Set `save` and `eval` to every two steps, a folder of the rehearsal as output, a local launch, and no tracker."""
     spec = draft.spec
     draft.put("save", OUT)
     if spec.get("save.every") != Amount("never"):
