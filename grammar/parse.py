@@ -85,8 +85,8 @@ def _without(text: str, hidden: tuple[Span, ...]) -> str:
 
 
 def _parse_all(source: Source, seen: Scan, text: str) -> tuple[Node | None, list[tuple[int, int]], list[Diagnostic]]:
-    """Return the tree of all statements that can be parsed, the spans of the blocks whose first line has an error, and
-    all errors.
+    """Return three things: the tree of all statements that can be parsed (None after too many errors), the spans of the
+    blocks whose first line has an error, and all errors.
     """
     found: list[Diagnostic] = []
     dropped: list[tuple[int, int]] = []

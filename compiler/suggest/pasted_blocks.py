@@ -132,7 +132,7 @@ def _clause(match: re.Match[str]) -> str:
 
 @lru_cache(maxsize=4)
 def pasted_blocks(text: str) -> tuple[PastedBlock, ...]:
-    """All pasted blocks of a text, the outer ones first."""
+    """All pasted blocks of a text: first the blocks with braces, then sections of TOML, then blocks of YAML."""
     return (*_with_braces(text), *_of_toml(text), *_of_yaml(text))
 
 

@@ -134,8 +134,8 @@ def _shown(form: str) -> str:
 
 
 def _after_data(line: str) -> int:
-    """The position after the data of a first line. This is the end of the line's first part that begins with `on`, or
-    the end of the line if no part does.
+    """The position after the first `on` of a first line, where its data begins. The end of the line if it has no
+    `on`.
     """
     return min(len(line), (line + " on ").find(" on ") + 4)
 

@@ -1,12 +1,13 @@
 """Make small models and their tokenizers for a rehearsal. Reads one JSON object and writes one.
 
     {"models": [{"folder", "source", "revision", "model_type", "config", "scores", "special", "end", "pad",
-                 "template"}],
+                 "template", "tools"}],
      "texts": [...]}
 
 A small model has the family's kinds of layers, at least one period of their pattern, and a small width. If the
 tokenizer of `source` (a folder or a hub id) is on this machine, the small model gets it. Otherwise it gets a tokenizer
-that is trained on `texts`. The answer says for each model which of the two it got.
+that is trained on `texts`. The answer says for each model which of the two it got. With `tools`, the chat template of a
+trained tokenizer is one that writes tool calls.
 """
 
 import contextlib
