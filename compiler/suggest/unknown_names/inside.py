@@ -131,7 +131,7 @@ def _first_line_in_a_clause(case: Inside) -> Suggestion | None:
 
 
 def _word_for_true(case: Inside) -> Suggestion | None:
-    """Handle a word that turns on the switch before it, which needs no value: `lora True`, `freeze yes`."""
+    """Handle a word that turns the switch before it on or off: `lora True`, `freeze no`. A switch needs no value."""
     row = schema.BY_PATH.get(case.clause)
     switch = row is not None and row.kind is FLAG and case.node is None
     name = case.name.lower()
