@@ -135,8 +135,8 @@ def _integers(value: object) -> bool:
 
 
 def learned(parts: Mapping[str, object], tokens: int) -> list[bool]:
-    """Whether each token of a correct row counts in the loss. The labels decide this, or the masks if the row has no
-    labels. Padding never counts.
+    """For each token of a correct row, whether it counts in the loss. The labels decide this or, if the row has no
+    labels, the masks. Padding never counts.
     """
     labels, unmasked = parts.get("labels"), [1] * tokens
     masks = [parts.get(name, unmasked) for name in TOKEN_MASKS]

@@ -62,8 +62,8 @@ def _code(code: str) -> str | None:
 
 
 def _with_example(text: str, code: str) -> str:
-    """Add an example to the text of a code, before the paragraph `Source:`. Add to its end the stacks on which the rule
-    applies, and the proofs of the rule.
+    """Add an example to the text of a code, before the paragraph `Source:`. Add to the end of the text the stacks on
+    which the rule applies, and the proofs of the rule.
     """
     found = read_json(__file__, "evidence.json").get(code, {})
     text, lead, source = text.partition(f"\n\n{SOURCE}")

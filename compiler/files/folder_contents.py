@@ -113,8 +113,8 @@ def without_following(path: str, flags: int) -> int:
 
 
 def without_waiting(path: str, flags: int) -> int:
-    """An opener for `open` that follows links, and that raises OSError for anything but a regular file. A read never
-    blocks: /proc/kmsg, for example, looks regular, but a read from it can wait for ever.
+    """An opener for `open` that follows links, and that raises OSError for anything but a regular file. Reads never
+    block, even from a file such as /proc/kmsg, which looks regular but could make a read wait for ever.
     """
     kind = stat.S_IFMT(os.stat(path).st_mode)
     if kind == stat.S_IFDIR:

@@ -81,7 +81,7 @@ def _compiled(out: dict[str, Json]) -> dict[str, Json]:
 
 def best(spec: Spec) -> dict[str, Json]:
     """The arguments for the metric that decides which checkpoint is best: the name of the metric, and whether a higher
-    value is better, which depends on the name.
+    value of it is better.
     """
     metric = spec.extra_value("trl", "metric_for_best_model")
     needed = spec.extra_value("trl", "load_best_model_at_end") is True or spec.text("schedule") in METRIC_SCHEDULES

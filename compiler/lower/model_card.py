@@ -19,8 +19,8 @@ def model_card(spec: Spec, files: Mapping[str, str], merged: bool = False) -> st
     """The model card of the trained weights. For a run with adapters, the result is the card of the adapters or, if
     `merged` is true, the card of the merged weights. `files` has the digests of the bundle's files.
 
-    If the base model is a local folder, only the text of the card contains its name. In the metadata, the hub accepts
-    as `base_model` only the id of a repository.
+    If the base model is a local folder, only the text of the card contains its name, because the hub accepts only the
+    id of a repository as `base_model` in the metadata.
     """
     base, adapter, method = spec.model.id, spec.lora and not merged, spec.text("method")
     kind = ["lora" if spec.low_rank else spec.adapter] if spec.lora else []

@@ -23,8 +23,8 @@ MORE = "XP006"
 
 
 def causes(found: Sequence[Diagnostic], name: str) -> list[Diagnostic]:
-    """The errors in the spec itself, not in a spec that it extends, that have an edit. If the edits of two errors
-    overlap, only the first error is returned.
+    """The errors that have an edit and are in the spec itself, not in a spec that it extends. If the edits of two
+    errors overlap, only the first error is returned.
     """
     out: list[Diagnostic] = []
     end = 0

@@ -2,9 +2,10 @@
 changed run.
 
 With one exception (see `fitting`), no change affects what the model learns: the global batch, the lengths, the rows,
-the loss and the trained parameters stay the same. Changes are tried in tiers, the cheapest tier first: a higher stage
-of ZeRO, then offloading (which sends states over the host's bus), then more nodes. Within a tier, changes are ordered
-by their predicted tokens per second, in which the strategy's communication is included.
+the loss and the trained parameters stay the same. Changes are tried in tiers, the cheapest tier first: only the
+micro-batch, recomputation and fused kernels, then a higher stage of ZeRO, then offloading (which sends states over the
+host's bus), then more nodes. Within a tier, changes are ordered by their predicted tokens per second, in which the
+strategy's communication is included.
 """
 
 from __future__ import annotations

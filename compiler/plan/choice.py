@@ -216,7 +216,9 @@ def _largest(spec: Spec, settings: Settings, unset: Collection[Path]) -> Candida
 
 
 def _open_micros(spec: Spec, settings: Settings) -> list[int]:
-    """The micro-batches that divide the global batch, the smallest first. Empty if the batch cannot be divided."""
+    """The micro-batches that divide a replica's share of the global batch, the smallest first. Empty if the global
+    batch cannot be divided among the replicas.
+    """
     share, rest = divmod(spec.integer("batch.gbs"), spec.replicas)
     if share < 1 or rest:
         return []

@@ -41,8 +41,8 @@ STATES = ("weights", "gradients", "optimizer", "master", "other models")
 
 @record
 class Memory:
-    """The bytes of every component in every phase of a step. With `at_most`, the bytes of components that grow with the
-    batch are only upper bounds.
+    """The bytes of every component in every phase of a step. If `at_most` is true, the bytes of components that grow
+    with the batch are only upper bounds.
     """
 
     phases: Mapping[str, Mapping[str, float]]

@@ -42,7 +42,7 @@ def show_json(text: str) -> None:
 
 def show_rendered(text: str, to: TextIO | None = None) -> None:
     """Print the result of `render` unchanged. `render` has already escaped the user's texts, and has added colours and
-    commands for GitHub's runner, which a second escape would damage.
+    commands for GitHub's runner, which would be damaged if the text were escaped again.
     """
     (to or sys.stdout).write(text)
 

@@ -193,7 +193,7 @@ class Derivation(OpenSpec):
             derive_optimizer.own_defaults(self, optimizer, schedule)
 
     def _written_strategy(self) -> None:
-        """Replace an old name of a strategy by the current name. If the strategy is one of FSDP, also set FSDP's
+        """Replace an old name of a strategy by the current name. If the strategy uses FSDP, also set FSDP's
         defaults.
         """
         written = self.get("strategy")

@@ -208,8 +208,9 @@ class MethodCheck:
         return evolve(one, arguments=tuple(kept))
 
     def _function(self, path: Path, one: Weighted, label: Label) -> Weighted | None:
-        """Copy the Python file of `one` into the bundle if the file defines the function or class of `one`. Otherwise
-        report an error and return None. The file is parsed and never executed.
+        """Copy the Python file that `one` names (as in `rewards = ["rewards.py:exact"]`) into the bundle, if the file
+        defines the named function or class. Otherwise report an error and return None. The file is parsed and never
+        executed.
         """
         name, colon, function = one.name.rpartition(":")
         base = label.source.name if self.loaded.kinds[path] != SPEC else ""

@@ -233,7 +233,7 @@ class Facts:
     argument.
     """
     continuous_batching_anywhere: bool
-    """Whether continuous batching also works under DDP, under DeepSpeed and on a CPU."""
+    """Whether transformers' continuous batching of completions also works under DDP, under DeepSpeed and on a CPU."""
     ipo_averages_all: bool
     """Whether `ipo` in a list of dpo's losses changes the other losses of the list: they then wrongly use means over
     tokens instead of sums.
@@ -284,7 +284,7 @@ class Facts:
     """Whether the reward trainer runs two forward passes before the backward pass, one for each answer of a pair."""
     save_multiples_rounded: bool
     """Whether transformers accepts 30 % as a multiple of 10 %, so that a run may save every 30 % and evaluate every 10
-    % of its steps. If false, it refuses this because of rounding errors.
+    % of its steps. If false, transformers refuses this because of rounding errors.
     """
     trackio: bool
     """Whether transformers has a callback for trackio."""
@@ -315,7 +315,9 @@ class Facts:
     quantized_widened: Names
     """Methods whose trainer casts the unquantized weights of a quantized base, such as norms, to float32."""
     fp8_bases: bool
-    """Whether adapters can be trained on a base model in fp8. On hardware without fp8, its weights are unpacked."""
+    """Whether adapters can be trained on a base model in fp8. On hardware without fp8, the weights of the base model
+    are unpacked.
+    """
     float8_training: bool
     """Whether accelerate's configuration can turn on torchao's matrix products in fp8, with padding for matrices whose
     sizes need it.

@@ -1,6 +1,6 @@
 """Facts about lm-evaluation-harness: the names of its tasks, and which of them are unsafe to run.
 
-This module is loaded only for a spec with `tasks`. Its table, lm-eval.json, is written by
+This module is loaded only for a spec with `tasks`. The table of tasks, lm-eval.json, is written by
 `compiler/stacks/harness_names.py`.
 """
 

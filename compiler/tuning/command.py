@@ -1,5 +1,5 @@
-"""`xpc plan SPEC...`: predict whether a run fits its GPUs, and how long it takes. `--on` gives other GPUs than the
-spec.
+"""`xpc plan SPEC...`: predict whether a run fits its GPUs, and how long it takes. With `--on`, the run is planned on
+other GPUs than those of the spec.
 """
 
 from __future__ import annotations
