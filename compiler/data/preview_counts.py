@@ -83,8 +83,8 @@ def sentence(counts: Mapping[str, Any], origin: str = "from a preview of") -> st
 
 
 def _keep_digests(spec: Spec, workspace: Workspace) -> None:
-    """Compute and store the digests of files that are too large to copy. A later `xpc check` only reads stored digests
-    of such files, and it needs them to find the counts in the cache.
+    """Compute and store the digests of files that are too large to copy. A later `xpc check` does not compute the
+    digests of such files, but needs the stored digests to find the counts in the cache.
     """
     from xpc.compiler.files.file_memory import user_memory
 

@@ -21,7 +21,7 @@ from xpc.compiler.suggest.no_equivalent import advice, loose_reason, own_reason,
 from xpc.grammar.nearest import nearest
 
 WORDS = {
-    "train": "the sentence that begins a spec: `train qwen2.5-3b on infinity-instruct for 3 epochs with zero2 bf16`",
+    "train": "the line with which a spec begins: `train qwen2.5-3b on infinity-instruct for 3 epochs with zero2 bf16`",
     "on": "stands before the data in the `train` line: `train qwen2.5-3b on infinity-instruct`",
     "for": "stands before the length of the run in the `train` line: `for 3 epochs`, `for 1000 steps`",
     "with": "stands before choices and settings in the `train` line: `with zero2 gbs=528 bf16`",

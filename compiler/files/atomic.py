@@ -276,8 +276,8 @@ def _supports_locks(held: int) -> bool:
 
 def recover(target: str, is_foreign: Callable[[str], bool]) -> None:
     """Clean up what killed processes left next to the target: restore the old folder if the target is missing, and
-    remove the rest. A folder for which `is_foreign` returns true is moved to `target.before-N` instead of being
-    removed.
+    remove all other leftovers. A folder for which `is_foreign` returns true is moved to `target.before-N` instead of
+    being removed.
     """
     for folder in leftovers(target):
         old = os.path.join(folder, OLD)

@@ -67,7 +67,9 @@ class BundleWorkspace(Workspace):
         return None if found is None else inside_of(found, written)
 
     def kind(self, written: str, base: str = "") -> str:
-        """The kind of a path (see Workspace.kind). A path is also a folder if the bundle copies files from it."""
+        """The kind of a path (see Workspace.kind). A path is also a folder if the bundle has copies of files from
+        it.
+        """
         return "folder" if self._inside(self.locate(written, base)[0]) else Workspace.kind(self, written, base)
 
     def walk(self, written: str) -> list[str]:

@@ -69,8 +69,8 @@ class Lock:
     lookups: dict[tuple[str, str, str, str], Pin | None] = field(factory=dict)
 
     def find(self, kind: str, id: str, requested: str | None, part: str | None = None) -> Pin | None:
-        """The pin of a repository on the hub for the revision `requested` of a spec: the branch or tag for which the
-        repository was pinned, or the pinned commit. None if there is no such pin.
+        """The pin of a repository on the hub for the revision `requested` in a spec. A pin fits if `requested` is the
+        branch or tag for which the pin was made, or the pinned commit. None if no pin fits.
         """
         wanted = requested or ""
         for one in self.pins:

@@ -122,7 +122,7 @@ class Workspace:
         """Read a file that is named by `file("x")` or `extends "x"` in the file `base`. Raises Unreadable.
 
         An absolute path is refused, because the bundle gets a copy of the file, and another machine may have a
-        different file at this path. A file outside the spec's folder is refused unless it is a text for a training run
+        different file at this path. A file outside the spec's folder is refused, unless its ending is one of `endings`
         (`outside_fault`).
         """
         if os.path.isabs(written):
@@ -235,8 +235,8 @@ class Workspace:
         return f"the path is relative to {relative_to}" if near is None else f'name `"{near}"`, which is here'
 
     def help_for_base(self, written: str, base: str) -> str:
-        """The help text for data or a model whose path exists relative to the file `base`, which names it, but not
-        relative to the spec. "" in all other cases.
+        """The help text if the path `written`, of data or of a model, exists next to the extended spec `base` that
+        contains it, but not next to the spec. "" in all other cases.
         """
         name = self.locate(written, base)[0]
         if name == self.locate(written)[0] or not self.kind(name):

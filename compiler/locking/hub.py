@@ -68,7 +68,7 @@ class Hub:
         """Pin a repository at the branch, tag or commit `requested`; "" means the default branch. `part` is the
         configuration of a dataset.
         """
-        # a kernel without a requested revision is looked up as a model, because the hub has a model repository of this
+        # a kernel repository without a revision is looked up as a model repository, which the hub has under the same
         # name
         repository = MODEL if kind == KERNEL and not requested else kind
         path = f"/api/{NAMES[repository]}/{quote(id)}/revision/{quote(requested or 'main', safe='')}"

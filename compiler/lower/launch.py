@@ -147,8 +147,8 @@ def batch_readers(spec: Spec) -> str:
     return f"{spec.replicas} groups of {spec.context_parallel} processes that share a sequence"
 
 
-# trainer/launcher.py runs the launcher's module as `python -m` would. If the run fails, trainer/launcher.py reports
-# this in one line.
+# trainer/launcher.py runs a module such as accelerate.commands.launch, as `python -m` would. If the run fails,
+# trainer/launcher.py reports this in one line.
 def _accelerate(spec: Spec, multi: bool, group: bool) -> str:
     words = [LAUNCHER + "accelerate.commands.launch", '--config_file "$here/accelerate.yaml"']
     if group:

@@ -286,7 +286,7 @@ def alike(spec: Spec) -> tuple[str, ...]:
     """The strategies that compute the same weights as the spec's strategy, up to the order of sums.
 
     All stages of ZeRO compute the same weights. DDP computes the same weights as ZeRO in fp32, but not in half
-    precision, where it rounds otherwise: DDP computes under autocast, and DeepSpeed computes with half-precision
+    precision, where the two round differently: DDP computes under autocast, and DeepSpeed computes with half-precision
     weights and keeps an fp32 copy of them.
     """
     mine = spec.text("strategy")

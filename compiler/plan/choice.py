@@ -204,7 +204,8 @@ def _largest(spec: Spec, settings: Settings, unset: Collection[Path]) -> Candida
     left = _open_micros(spec, settings) if "batch.micro" in unset else []
     open_ = bool(left)
     left = left or [spec.integer("batch.micro")]
-    # the largest micro-batch comes first: without accumulation, no gradients are stored between micro-batches
+    # try the largest micro-batch first: it may need no accumulation, and then no gradients are stored between
+    # micro-batches
     best, middle = None, len(left) - 1
     while left:
         own: Settings = {**settings, "batch.micro": left[middle]} if open_ else settings

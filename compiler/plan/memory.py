@@ -244,7 +244,8 @@ def _casts(load: Load) -> float:
     if not load.amp or load.engine != "none" or load.weight != 4:
         return own
     if tuned is not None and load.checkpointing:
-        # autocast keeps no copies of frozen weights, so only one layer's copy exists at a time
+        # autocast does not cache half-precision copies of frozen weights, so only the copy of one layer exists at a
+        # time
         return own + load.facts.layer_params * 2.0
     return own + load.facts.params * 2.0
 

@@ -59,7 +59,7 @@ def _derived_gbs(of: OpenSpec, world: int, micro: int | None, accum: int | None)
 
 
 def _derived_micro(of: OpenSpec, gbs: int, world: int, planned: Micro | None) -> int:
-    """Set the micro-batch that the plan chose, or the largest that fits the memory, and return it."""
+    """Set the micro-batch, and return it: the one that the plan chose or, without a plan, the largest that fits."""
     if of.model.model_type in IMAGE_FAMILIES:
         of.set("batch.micro", 1, "the memory of images is not known")
         if gbs % world == 0:
