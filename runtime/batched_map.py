@@ -240,7 +240,7 @@ def mapped(
         return real(rows, **as_it_is)
     try:
         if unknown := options.keys() - KNOWN:
-            raise NotBatched(f"the call has the argument {', '.join(sorted(unknown))}")
+            raise NotBatched(f"`Dataset.map` gets the argument {', '.join(sorted(unknown))}")
         return _in_forks(real, rows, path, tokenizer, options)
     except Exception as error:  # if the mapped function fails, the call below raises its error again
         note(_reason(error))

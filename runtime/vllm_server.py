@@ -85,7 +85,7 @@ def program(name: str) -> str:
     if found is None:
         raise RunError(
             f"there is no program {override or name} to start the vLLM server with; pip install -r requirements.txt, "
-            "or set XPC_VLLM to one"
+            "or set XPC_VLLM to the path of one"
         )
     return found
 

@@ -182,7 +182,7 @@ def test_another_program_at_the_port_is_not_taken_for_node_0(bundle: Bundle, por
     ("ends", "words"),
     [
         (True, "node 0 closed the connection in the preflight ("),
-        (False, "node 0 connected, but sent nothing for "),
+        (False, "node 0 is reached, but sent nothing for "),
     ],
 )
 def test_a_node_0_that_ends_or_hangs_after_its_greeting_is_one_sentence(
@@ -386,7 +386,7 @@ def test_work_that_hangs_or_fails_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(node_all_reduce.threading, "Thread", Thread)
     reported = node_all_reduce.bounded(hangs, 0.1)
     gate.set()
-    assert reported == {"trying": "nccl", "error": "it did not end within 0 s"}
+    assert reported == {"trying": "nccl", "error": "no result within 0 s"}
     assert node_all_reduce.thread_hangs
 
     def fails(out: dict[str, Any]) -> None:

@@ -44,7 +44,7 @@ def bounded(work: Callable[[dict[str, object]], None], seconds: float = PATIENCE
     if not thread.is_alive():
         return out
     thread_hangs = True
-    return {**out, "error": f"it did not end within {seconds:.0f} s"}
+    return {**out, "error": f"no result within {seconds:.0f} s"}
 
 
 def speeds(out: Mapping[str, Any]) -> str:

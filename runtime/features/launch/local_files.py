@@ -35,4 +35,4 @@ def find(folder: str, path: str) -> str:
                 raise RunError(f"{place} is neither a file nor a folder")
             return os.path.abspath(place)
     tried = ", ".join(dict.fromkeys(places))
-    raise RunError(f"{path!r} was not found; tried {tried}; XPC_DATA_ROOT may name the folder that contains it")
+    raise RunError(f"{path!r} was not found; tried {tried}; set XPC_DATA_ROOT to the folder that contains it")

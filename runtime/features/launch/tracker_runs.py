@@ -67,7 +67,7 @@ def _continue_mlflow(run: str) -> None:
         or found.lifecycle_stage != "active"
         or os.environ.get("MLFLOW_EXPERIMENT_NAME", experiment) != experiment
     ):
-        say(f"MLflow has no run {run} in this experiment: a new run starts there")
+        say(f"MLflow has no run {run} in this experiment, so it starts a new one")
         return
     os.environ.setdefault("MLFLOW_RUN_ID", run)
     os.environ["MLFLOW_MAX_LOG_PARAMS"] = "0"

@@ -17,4 +17,4 @@ class LigerFamily(Feature):
         except ImportError as error:
             return [f"liger-kernel cannot be used: {first_line(error)}"]
         known = family in MODEL_TYPE_TO_APPLY_LIGER_FN
-        return [] if known else [f"Liger has no kernels for the family {family!r}; remove liger"]
+        return [] if known else [f"Liger has no kernels for the family {family!r}; remove `liger`"]

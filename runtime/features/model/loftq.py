@@ -65,7 +65,7 @@ def _reader(bundle: Bundle, model: Model, stack: ExitStack) -> Callable[[str], A
             files, _ = get_checkpoint_shard_files(place, index, **options)
         opened = [stack.enter_context(safe_open(file, framework="pt", device="cpu")) for file in files]
     except OSError as error:
-        raise RunError(f"LoftQ reads {place} from model.safetensors: {first_line(error)}") from error
+        raise RunError(f"LoftQ cannot read model.safetensors of {place}: {first_line(error)}") from error
     weights = {name: one for one in opened for name in one.keys()}  # noqa: SIM118 - not a dict
     body = f"{model.get_base_model().base_model_prefix}."
 

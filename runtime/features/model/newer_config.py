@@ -18,7 +18,7 @@ class NewerConfig(Feature):
         if missing := ignored(config.get_text_config().to_dict()):
             raise RunError(
                 f"{bundle.model_path} was saved by transformers 5, and the installed version ignores `rope_parameters` "
-                f"in its config.json: name a newer target, or add {written(missing)}"
+                f"in its config.json: name a newer target, or add {written(missing)} to that file"
             )
 
 

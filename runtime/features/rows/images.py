@@ -63,7 +63,7 @@ def refuse_kept(source: Source, row: Mapping[str, object], where: str) -> None:
     """Raise RunError if a row has a column that the chat template would read in a run without images."""
     for column in () if source.get("only") else KEPT:
         if row.get(column):
-            raise RunError(f"{where}: it has `{column}`, which is not rendered next to images; leave the column out")
+            raise RunError(f"{where}: the row has `{column}`, which no run with images renders; leave the column out")
 
 
 def images_of(stored: Rows) -> list[Any]:
@@ -111,7 +111,7 @@ def placed(turns: list[dict[str, str]], images: int, where: str) -> list[dict[st
         first["content"] = PLACE * images + first["content"]
         places = images
     if places != images:
-        raise RunError(f"{where}: it has {images} images, and {places} places for them ({PLACE}) in its texts")
+        raise RunError(f"{where}: the row has {images} images, and {places} places for them ({PLACE}) in its texts")
     return turns
 
 

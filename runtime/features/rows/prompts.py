@@ -54,7 +54,7 @@ def columns(source: Source, present: Sequence[str]) -> dict[str, str]:
     if shape == "prompt":
         given = given[:1]
     if len(given) != len(parts):
-        raise RunError(f"{name(source)} names {len(given)} column(s), and {shape} needs {len(parts)}")
+        raise RunError(f"{name(source)} names {len(given)} column(s), and the shape {shape} needs {len(parts)}")
     return dict(zip(parts, given, strict=True))
 
 

@@ -145,7 +145,7 @@ def counts(
     left = [count - out for count, out in zip(rows, held, strict=True)]
     for source, count, out in zip(names, rows, held, strict=True):
         if count == 0:
-            raise RunError(f"{source} has no row to train on: raise batch.seq if they do not fit, or drop this source")
+            raise RunError(f"the source {source} has no row to train on: remove it, or raise batch.seq for longer rows")
         if count <= out:
             raise RunError(f"{source} has {count:,} rows, and the holdout takes {out:,}: no row is left to train on")
     lengths = [Fraction(count) / part for count, part in zip(left, parts, strict=True)]

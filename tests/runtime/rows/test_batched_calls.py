@@ -129,7 +129,7 @@ def test_a_call_that_goes_row_by_row_says_why() -> None:
 
     options: dict[str, Any] = {"function": lambda row: row, "keep_in_memory": True}
     assert batched_map.mapped(real, ROWS, "path", None, notes.append, **options) == "mapped row by row"
-    assert notes == ["the call has the argument keep_in_memory"]
+    assert notes == ["`Dataset.map` gets the argument keep_in_memory"]
 
 
 def test_masks_are_those_of_apply_chat_template() -> None:

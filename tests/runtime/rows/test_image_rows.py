@@ -50,12 +50,12 @@ def test_a_text_becomes_parts_at_its_places():
 
 
 REFUSED = [
-    ((["<image> and <image>"], 1, {}), "it has 1 images, and 2 places"),
-    ((["a <image>"], 0, {}), "it has 0 images, and 1 places"),
+    ((["<image> and <image>"], 1, {}), "the row has 1 images, and 2 places"),
+    ((["a <image>"], 0, {}), "the row has 0 images, and 1 places"),
     (([[{"type": "video"}]], 1, {}), "a part of the type 'video'"),
     (([[{"type": "image", "url": "x"}]], 1, {}), "a part of the type 'image'"),
     (([[{"type": "text", "text": "a <image>"}]], 1, {}), "a message that is a list of parts has <image> in a text"),
-    ((["What?"], 1, {"tools": [{"name": "f"}]}), "it has `tools`"),
+    ((["What?"], 1, {"tools": [{"name": "f"}]}), "the row has `tools`"),
 ]
 
 

@@ -74,7 +74,7 @@ def test_columns_of_a_pair_are_named_in_order() -> None:
     own = {**PAIR, "columns": ["question", "best", "worst"]}
     row = {"question": "2?", "best": "4", "worst": "5", "chosen": "no"}
     assert prompts.to_row(own, row, 0, method="dpo") == {"prompt": "2?", "chosen": "4", "rejected": "5"}
-    with pytest.raises(RunError, match=r"names 1 column\(s\), and preference needs 2"):
+    with pytest.raises(RunError, match=r"names 1 column\(s\), and the shape preference needs 2"):
         prompts.to_row({**PAIR, "columns": ["best"]}, row, 0, method="dpo")
     assert prompts.dropped(PAIR, ["chosen", "rejected", "margin", "id"], "reward") == ["chosen", "rejected", "id"]
     assert prompts.dropped(PAIR, ["chosen", "rejected", "margin"], "dpo") == ["chosen", "rejected", "margin"]

@@ -156,7 +156,7 @@ def test_a_family_that_liger_has_no_kernels_for_is_reported(tmp_path: Path) -> N
     # again.
     assert before_rows(bundle_of("/b", facts)) == []
     facts["model"].update(liger_unchecked=True)
-    for family, words in (("qwen2", []), ("gpt2", ["Liger has no kernels for the family 'gpt2'; remove liger"])):
+    for family, words in (("qwen2", []), ("gpt2", ["Liger has no kernels for the family 'gpt2'; remove `liger`"])):
         (tmp_path / "config.json").write_text(f'{{"model_type": "{family}"}}')
         (tmp_path / "tokenizer.json").write_text("{}")
         assert before_rows(bundle_of("/b", facts)) == words

@@ -58,7 +58,7 @@ def test_held_out_rows_have_the_shares_and_leave_the_mixture(exhausted: str) -> 
 def test_a_source_that_is_too_small_is_named() -> None:
     with pytest.raises(RunError, match=r"a.jsonl has 10 rows, and the holdout takes 70"):
         of([10, 50], [0.7, 0.3], rows=100)
-    with pytest.raises(RunError, match=r"a.jsonl has no row to train on: raise batch.seq"):
+    with pytest.raises(RunError, match=r"a.jsonl has no row to train on: remove it, or raise batch.seq"):
         of([0, 50], [0.7, 0.3])
     with pytest.raises(RunError, match=r"a.jsonl has 70 rows, and the holdout takes 70"):
         of([70, 5000], [0.7, 0.3], rows=100)
