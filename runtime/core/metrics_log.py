@@ -28,7 +28,7 @@ EXCLUDED = ("epoch", "train_runtime", "train_samples_per_second", "train_steps_p
 class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # transformers has no types
     """Writes the metrics file and prints progress lines, on rank 0 only.
 
-    Each trainer_state.json stores the tokens and seconds of this reporter, counted over all starts of the run.
+    Each trainer_state.json stores the tokens and seconds of training, counted over all starts of the run.
     """
 
     def __init__(self, bundle: Bundle) -> None:

@@ -105,8 +105,8 @@ def lock(bundle: Bundle) -> None:
 
 
 def finishing(bundle: Bundle) -> None:
-    """Record that training is done and the final model is being written. So a later launch knows that the files of the
-    model belong to this run."""
+    """Record that training is done and the final model is being written, so that a later launch knows that the model's
+    files belong to this run."""
     if _locked is not None:
         _append(_locked, {"finishing": True})
 

@@ -42,8 +42,8 @@ def no_shared_memory_op() -> None:
 
 
 def print_no_counts() -> None:
-    """Keep DeepSpeed before 0.19 from printing how many weights ZeRO-3 does not shard. It would do so each time that it
-    adds its hooks (zero/parameter_offload.py, mark_persistent_parameters).
+    """Keep DeepSpeed before 0.19 from printing how many weights ZeRO-3 does not shard. DeepSpeed would print this
+    whenever it adds its hooks (zero/parameter_offload.py, mark_persistent_parameters).
     """
     from deepspeed.runtime.zero import parameter_offload
 

@@ -16,10 +16,10 @@ def one_timeout(timeout: timedelta) -> None:
 
 
 def adapt_agent(number: int, before: Callable[[], None], started: Callable[[], None]) -> None:
-    """Make the agent call ``before`` and ``started`` around the start of its processes. After a failure, it ends the
-    remaining processes with the signal ``number``.
+    """Make torchrun's agent call ``before`` and ``started`` around the start of its processes and, after a failure, end
+    the remaining processes with the signal ``number``.
 
-    Otherwise the agent sends SIGTERM, at which a bundle's processes would save (torch 2.13,
+    By itself, the agent sends SIGTERM, at which a bundle's processes would save (torch 2.13,
     elastic/agent/server/local_elastic_agent.py).
     """
     from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent

@@ -26,7 +26,7 @@ def last_to_leave(environ: Mapping[str, str]) -> None:
     one, it may exit before the other agents have read the store. These then print a C++ stack after a successful run
     (torch 2.13, elastic/agent/server/api.py `_exit_barrier`; seen once). A c10d rendezvous reads and writes the store
     once more after the barrier, when launcher/api.py `launch_agent` shuts the rendezvous down (`[c10d] recvVector
-    failed`; seen once). So node 0 waits until the other nodes have shut theirs down.
+    failed`; seen once). So node 0 waits until the other nodes have shut their rendezvous down.
     """
     from torch.distributed.elastic.agent.server.api import SimpleElasticAgent
 

@@ -54,10 +54,10 @@ class DeepSpeed(Feature):
         logging.getLogger("DeepSpeed").addFilter(lambda record: record.levelno >= logging.WARNING)
 
     def libraries_imported(self, bundle: Bundle) -> None:
-        """Filter torch's warnings about calls by DeepSpeed, by the module that torch names as the caller.
+        """Filter torch's warnings that DeepSpeed calls functions by deprecated names.
 
-        DeepSpeed 0.16 to 0.19 calls two collectives by deprecated names; torch attributes these warnings to
-        `c10d_logger`.
+        DeepSpeed 0.16 to 0.19 calls two collectives by such names; torch attributes these warnings to its module
+        `c10d_logger`, so this module is filtered, too.
         """
         module = r"deepspeed\.|torch\.distributed\.c10d_logger"
         warnings.filterwarnings("ignore", category=FutureWarning, module=module)

@@ -149,7 +149,7 @@ def ends(bundle: Bundle, folder: str, tokenizer: Tokenizer, rows: Sequence[Mappi
         names = ", ".join(repr(tokenizer.decode([one])) for one in stated)
         yield (
             f"the rows end with {tokenizer.eos_token}, but generation_config.json of the base ends answers at {names}: "
-            "the adapter is saved without this file, so generation with it would not stop"
+            "the adapter is saved without this file, so generation would use the base's, and not stop"
         )
 
 

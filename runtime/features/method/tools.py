@@ -268,7 +268,7 @@ later call can use a session that an earlier call has opened."""
 
 def _awaited(coroutine: Any) -> object:
     """Run a coroutine on the event loop and return its result. If the coroutine exceeds the time limit, the next
-    coroutine gets a new loop, because this one may be blocked.
+    coroutine gets a new loop, because the old one may be blocked.
     """
     if not _loops:
         _loops.append(asyncio.new_event_loop())

@@ -126,7 +126,7 @@ def _inside_module(module: str, targets: Sequence[str]) -> str:
 def built(plan: Mapping[str, Any], model: Model) -> Iterator[tuple[str, object, object]]:
     """Yield what the bundle states about adapters, and what peft made: ("the target `q_proj`", stated, made).
 
-    The two may differ: if any target matches, peft skips the targets that match nothing. It rounds a block size that
+    The two may differ: if any target matches, peft skips the targets that match nothing. peft rounds a block size that
     does not divide the layer's width. If transformers 5 stacks experts in one parameter, peft moves them from
     ``target_modules`` to ``target_parameters``; two targets in one stack share an adapter of twice the rank.
     """

@@ -23,8 +23,8 @@ class NewerConfig(Feature):
 
 
 def ignored(config: Mapping[str, Any]) -> dict[str, object]:
-    """The values of ``rope_parameters`` that transformers 4 would ignore, by the keys under which it reads such values,
-    for example ``rope_theta``. Values that ``config`` already has under these keys are left out.
+    """What transformers 4 would ignore in ``rope_parameters``, as a dict such as ``{"rope_theta": 1000000.0}``. The
+    keys are those under which transformers 4 reads these values. Keys that ``config`` already has are left out.
 
     ``config`` is a config.json, completed by the defaults of the model's class.
     """
