@@ -1,7 +1,7 @@
 """Compute the result of a run from its logs: best values, measurements of all starts, utilisation, model card.
 
-The trainer of the bundle calls these functions at the end of a run. Standard library only, and no other module of the
-bundle, so `xpc report` calls them, too.
+The trainer of the bundle calls these functions at the end of a run. `xpc report` calls them, too. Therefore this file
+imports no other module of the bundle, and only the standard library (and huggingface_hub to fetch a card).
 """
 
 import json

@@ -42,7 +42,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         self.last_tokens: float | None = None
 
     def state(self) -> dict[str, Any]:
-        """The state that transformers writes into the trainer_state.json of a checkpoint."""
+        """Seconds, tokens and unlogged losses, which transformers writes into a checkpoint's trainer_state.json."""
         trained = 0 if self.trainer is None else tokens_trained(self.trainer)
         seconds = self.before + time.monotonic() - self.started
         done: dict[str, Any] = {"seconds": round(seconds, 3), "tokens": self.tokens_before + float(trained)}

@@ -27,7 +27,7 @@ FIRST, SPREAD = 4, 200
 """Of each source, these rows are compared: the first 4, 200 at equal distances, and the first with each set of keys."""
 COLUMNS = ("messages", "prompt", "completion", "chosen", "rejected")
 NAMES = {"part": "content", "tool_call": "tool_calls", "argument": "tool_calls", "tool": "tools"}
-"""Maps a kind of piece to the value of `data(omit=[...])` that allows its loss. Other kinds keep their name there."""
+"""Maps a kind of piece to the value of `data(omit=[...])` that allows its loss (for other kinds: the kind itself)."""
 WORDS = {"content": "a text", "tool_calls": "tool calls", "reasoning": "reasoning", "tools": "tools"}
 
 

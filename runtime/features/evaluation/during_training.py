@@ -41,8 +41,8 @@ class EvaluatingTrainer(FaultTolerant):
             self.prefix = before
 
     def get_eval_dataloader(self, eval_dataset: object = None) -> object:
-        """trl's data loader of the current evaluation set. trl 0.18's reward trainer also prints rows outside of an
-        evaluation; the first set then counts as current.
+        """trl's data loader of the current evaluation set; outside of an evaluation, of the first set: trl 0.18's
+        reward trainer prints its rows there.
         """
         sets = self.eval_dataset  # type: ignore[attr-defined]
         if eval_dataset is None and isinstance(sets, dict):

@@ -1,4 +1,6 @@
-"""Adapters, and a quantized base model. Only this module imports peft and bitsandbytes."""
+"""Adapters, and a quantized base model: their configurations, and a comparison of the built adapters with the
+bundle.
+"""
 
 import logging
 import re

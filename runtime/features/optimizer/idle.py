@@ -64,7 +64,7 @@ class Idle(Feature):
         """The likely cause, if nothing is learned. Rate, gradient and loss count only if several steps are logged."""
         args, method, several = bundle.arguments, bundle.plan["method"], len(self.window) > 1
         if several and "lr" in self.window[-1] and self.rate < NO_RATE:
-            return "and before them, the learning rate was 0; raise `optimizer.lr` or change the schedule"
+            return "the learning rate was 0, as in all earlier steps; raise `optimizer.lr` or change the schedule"
         if args.get("mask_truncated_completions") and self._always("completions/clipped_ratio", 1):
             limit = args.get("max_completion_length")
             return f"every completion was cut at {limit} tokens and masked; raise `max_completion`"
@@ -78,7 +78,7 @@ class Idle(Feature):
         losses = {one["loss"] for one in self.window if "loss" in one}
         if several and len(losses) == 1 and losses != {0} and not method["generates"]:
             return f"the loss was {losses.pop():.4f}; check `optimizer.lr`, clipping and what is frozen"
-        unchanged = "and before them, the weights stayed the same; raise `optimizer.lr` or `optimizer.clip`"
+        unchanged = "the weights stayed the same, as in all earlier steps; raise `optimizer.lr` or `optimizer.clip`"
         return unchanged if self._unchanged() else None
 
     def _unchanged(self) -> bool:

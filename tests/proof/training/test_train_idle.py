@@ -25,7 +25,7 @@ def test_masked_completions_are_reported(target: str, warm: Warm, tmp_path: Path
 def test_a_rate_of_zero_is_reported(warm: Warm, tmp_path: Path) -> None:
     text = small(method="sft").replace("lr=1e-3", "lr=1e-300")
     run = warm.run(warm.compiled(text, "idle-rate"), str(tmp_path), "trl-1.16", idle=True)
-    line = "nothing is learned: over the last 4 logged steps and before them, the learning rate was 0"
+    line = "nothing is learned: over the last 4 logged steps the learning rate was 0, as in all earlier steps"
     assert run.output.count(line) == 1
 
 
