@@ -23,7 +23,7 @@
 #   XPC_DATA_ROOT        the first place to look for data files and model folders that are not in the bundle
 #   XPC_RETRIES          how often a run that has lost a process is restarted (3)
 #   NODE_RANK            the number of this node, 0 to 1
-#   MASTER_ADDR          the address of node 0, a name or a number
+#   MASTER_ADDR          the address of node 0, a host name or an IP address
 #   MASTER_PORT          a free port of node 0
 #   XPC_NODE_WAIT        seconds that the nodes wait for each other (300)
 #   PYTORCH_ALLOC_CONF   settings of torch's GPU allocator (expandable_segments:True)
