@@ -12,6 +12,7 @@ from xpc.compiler.importing.trl import data as corpus
 from xpc.compiler.importing.trl import formats
 from xpc.compiler.registry import chat_templates as templates
 from xpc.compiler.registry.types import ModelFacts
+from xpc.compiler.rules.core.replaced_templates import UNMARKED
 from xpc.grammar.record import record
 
 ROLES = {"human": "user", "gpt": "assistant"}
@@ -198,9 +199,10 @@ def _conversation(draft: Draft, entry: Entry) -> Entry | None:
 
 
 def _tokenizers_own(draft: Draft, named: Entries, own: bool, renders: bool, known: ModelFacts | None) -> None:
-    """Use the tokenizer's own template. If it is in BUILT_IN, write it with axolotl's loss mask.
+    """Use the tokenizer's own template. If it equals one of the templates in BUILT_IN, write it with axolotl's loss
+    mask. If TRL cannot mark the answers in it, write xpc's built-in template, which marks them.
 
-    If xpc does not know it, report a difference: TRL may train on the newline after an answer, and axolotl does not.
+    If xpc does not know the template, report a difference: TRL may train on the newline after an answer, and axolotl does not.
     """
     if own or not renders or draft.method != "sft":
         return
@@ -210,6 +212,10 @@ def _tokenizers_own(draft: Draft, named: Entries, own: bool, renders: bool, know
     if body is not None and name != "llama3":
         put_template(draft, body, None, "the model's own template, with axolotl's loss on answers")
         _end(draft, named, name, known)
+    elif native is not None and known is not None and known.alias.startswith(UNMARKED):
+        draft.put("model.chat_template", native, None, "the model's own template, with marks around answers")
+        if known.alias.startswith("llama-3.2"):
+            draft.differs("chat_template", "the tokenizer's template writes the day of the run; the spec, 26 Jul 2024")
     elif native is None and not draft.model.startswith((".", "/")):
         draft.differs(
             "chat_template",

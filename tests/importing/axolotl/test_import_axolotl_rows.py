@@ -234,3 +234,13 @@ def test_beta_of_the_block_trl_decides() -> None:
     found = imported(CHAT + "rl: kto\nrl_beta: 0.1\ntrl:\n  beta: 0.3\n", *HARDWARE)
     assert found.draft.settings["method.beta"].text == "0.3"
     assert found.outcomes["rl_beta"] == "irrelevant"
+
+
+@pytest.mark.parametrize(("model", "day"), [
+    ("meta-llama/Llama-3.1-8B-Instruct", False), ("meta-llama/Llama-3.2-1B-Instruct", True),
+])  # fmt: skip
+def test_template_that_trl_cannot_mark_is_the_built_in_one(model: str, day: bool) -> None:
+    found = imported(CHAT.replace("Qwen/Qwen2.5-3B", model), *HARDWARE)
+    assert not found.errors, found.errors
+    assert "chat_template = llama3.1" in found.text
+    assert ("day of the run" in found.draft.differences.get("chat_template", "")) is day
