@@ -109,7 +109,9 @@ class Reporter:
     def again(self, message: str, span: Span, first: Label) -> None:
         """Report a setting or a clause that is written twice. The finding shows both locations."""
         related = (evolve(first, text="first here"),)
-        self.problem("XP103", message, span, "again here", "keep one of the two", related=related)
+        after = {one.source.text[one.span.end : one.span.end + 2].strip()[:1] for one in (first, self.label(span))}
+        help = "keep one of the two" + ", with the settings of both" * bool(after & {"(", "{"})
+        self.problem("XP103", message, span, "again here", help, related=related)
 
     def typed(self, span: Span) -> str:
         """The source text at a location, cut after 60 characters."""

@@ -54,7 +54,7 @@ def rewritten_in(before: str, typed: str) -> Rewritten:
     text, first = _apply_advice(before + typed + after, len(before), len(after))
     if text is None and (plain := _without_method(before)) != before:
         alone = rewritten_in(plain, typed)
-        if first == TWICE or (alone.form or "").startswith("method"):
+        if first.startswith(TWICE) or (alone.form or "").startswith("method"):
             return alone  # the text itself names the method
     if text is None:
         return Rewritten(None, first)
