@@ -30,6 +30,12 @@ from xpc.compiler.language import methods
 from xpc.compiler.language.kinds import Amount, Weighted
 from xpc.compiler.stacks import DEFAULT
 
+SUPERVISED = (
+    "neftune_noise_alpha", "noisy_embedding_alpha", "lr_quadratic_warmup", "ddp_timeout", "dataloader_drop_last",
+    "auto_find_batch_size", "group_by_length", "early_stopping_patience", "load_best_model_at_end",
+    "metric_for_best_model", "greater_is_better", "curriculum_sampling",
+)  # fmt: skip
+"""Keys that axolotl reads only for sft and reward models. Source: axolotl 0.19.0, core/builders/causal.py."""
 METHODS = {"dpo": "dpo", "ipo": "dpo", "orpo": "orpo", "kto": "kto", "grpo": "grpo", "simpo": "cpo"}
 
 
@@ -94,6 +100,10 @@ def _start(entries: Entries, overrides: Overrides) -> tuple[Draft, Entries]:
     for one in (rl, reward):
         if one is not None and not draft.handled(one):
             draft.mark(one, "mapped", f"method {method}")
+    if draft.method not in ("sft", "reward"):
+        for key in SUPERVISED:
+            draft.note(entries.get(key), f"axolotl does not read it for {draft.method}")
+        entries = {key: one for key, one in entries.items() if key not in SUPERVISED}
     if "val_set_size" in entries and has_needed(entries, "pretraining_dataset"):
         draft.note(entries["val_set_size"], "axolotl streams a `pretraining_dataset`, and cannot hold out rows of it")
         entries = {key: one for key, one in entries.items() if key != "val_set_size"}

@@ -218,14 +218,15 @@ def test_a_pretraining_dataset_is_streamed() -> None:
     ("orpo_alpha: 0.3\n", "dpo ipo kto orpo simpo"), ("simpo_gamma: 0.7\n", "simpo"), ("cpo_alpha: 0.7\n", "simpo"),
     ("kto_desirable_weight: 2.0\n", "kto"), ("kto_undesirable_weight: 2.0\n", "kto"),
     ("center_rewards_coefficient: 0.01\n", "reward"), ("dpo_label_smoothing: 0.1\n", "dpo"),
-    ("dpo_use_weighting: true\n", "dpo ipo"),
+    ("dpo_use_weighting: true\n", "dpo ipo"), ("neftune_noise_alpha: 5\n", "sft"), ("group_by_length: true\n", "sft"),
+    ("val_set_size: 0.1\neval_steps: 9\nearly_stopping_patience: 3\n", "sft"),
 ])  # fmt: skip
 def test_a_key_of_another_method_has_no_effect(rl: str, more: str, readers: str) -> None:
-    """Source: axolotl 0.19.0, core/builders/rl.py and core/trainers/dpo/__init__.py."""
+    """Source: axolotl 0.19.0, core/builders/rl.py, causal.py and core/trainers/dpo/__init__.py."""
     found = imported(CHAT + more + (f"rl: {rl}\n" if rl else ""), *HARDWARE)
     keys = {one.key: one.outcome for one in found.draft.outcomes.values()}
-    outcome = keys["trl.beta" if "trl" in more else more.partition(":")[0]]
-    assert (outcome == "irrelevant") == (rl not in readers.split()), found.messages
+    outcome = keys["trl.beta" if "trl" in more else more.splitlines()[-1].partition(":")[0]]
+    assert (outcome == "irrelevant") == ((rl or "sft") not in readers.split()), found.messages
     if "0.3" in more and rl in readers.split():
         assert found.draft.settings["method.beta"].text == "0.3"
 
