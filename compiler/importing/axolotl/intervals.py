@@ -48,7 +48,8 @@ def intervals(draft: Draft, named: Entries) -> None:
         if not draft.has(path) and word is not None and word.value == "best" and path == "save.every":
             _best(draft, word)
         elif not draft.has(path) and word is not None and not word.empty:
-            switches.every(word, None, Amount("count", 500), draft, path)
+            usual = Amount("count", 500) if path == "save.every" else _logging(named)
+            switches.every(word, None, usual, draft, path)
         elif path == "save.every":
             draft.default(path, EPOCH, "not set: axolotl saves after each epoch")
         for entry in [one for one in given if not draft.handled(one)]:
@@ -59,6 +60,12 @@ def intervals(draft: Draft, named: Entries) -> None:
             "rows are held out and never evaluated on: axolotl needs `eval_steps`, or `evals_per_epoch` with more "
             "than one evaluation in the run",
         )
+
+
+def _logging(named: Entries) -> Amount:
+    """The interval of logging, and of evaluations without `eval_steps`: by default half a percent of the run."""
+    steps = (number(named["logging_steps"]) if has_needed(named, "logging_steps") else None) or 0.005
+    return Amount("count", int(steps)) if steps >= 1 else Amount("share", steps)
 
 
 def _best(draft: Draft, entry: Entry) -> None:

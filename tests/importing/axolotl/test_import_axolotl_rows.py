@@ -245,3 +245,9 @@ def test_template_that_trl_cannot_mark_is_the_built_in_one(model: str, day: bool
     assert not found.errors, found.errors
     assert "chat_template = llama3.1" in found.text
     assert ("day of the run" in found.draft.differences.get("chat_template", "")) is day
+
+
+@pytest.mark.parametrize(("more", "every"), [("logging_steps: 7\n", "7"), ("", "0.5%")])
+def test_evaluations_without_a_number_of_steps_follow_logging(more: str, every: str) -> None:
+    found = imported(CHAT + "val_set_size: 0.1\neval_strategy: steps\n" + more, *HARDWARE)
+    assert found.draft.settings["eval.every"].text == every
