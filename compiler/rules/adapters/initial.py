@@ -58,7 +58,7 @@ def changes_the_reference(spec: Spec) -> Iterator[Finding]:
     rounding of the base. So the reference would lack what the initial adapter contains. With trl 1.16, the bundle gives
     the reference a frozen copy of the initial adapter, and the reference is the model with which training starts.
 
-    Why it is bad: without the initial adapter, the base is a damaged model.
+    Why it is bad: PiSSA, OLoRA and LoftQ start from a base that is a damaged model without its initial adapter.
 
     Without this rule: the run silently compares with the damaged base: the loss of dpo's first step is not ln 2, as it
     should be for two equal models.
@@ -88,8 +88,9 @@ def divided(spec: Spec) -> Iterator[Finding]:
     split by `context_parallel`. EVA's base may be quantized. LoftQ decomposes the rounding error of a base in 4 bits.
     So LoftQ needs a base of 4 bits (`qlora`) that is not sharded.
 
-    Why it is bad: no process has the complete weights, or the weights are 4-bit or 8-bit codes, which cannot be
-    decomposed. For LoftQ, a base that is not rounded has no error to decompose.
+    Why it is bad: if the base is sharded, no process has its complete weights. If the base is quantized, its weights
+    are 4-bit or 8-bit codes, which cannot be decomposed. For LoftQ, a base that is not quantized has no rounding error
+    to decompose.
 
     Without this rule: RuntimeError for EVA under ZeRO-3 ("must be 2-D"), and TypeError for PiSSA over a quantized base.
     OLoRA subtracts its initial adapter and quantizes the base again, so the saved adapter does not fit the published

@@ -286,7 +286,7 @@ def reentrant_forced(spec: Spec) -> Iterator[Finding]:
     """Adapters under ZeRO-3 always train with reentrant checkpointing: trl 1.16 switches it on, even if the spec
     switches it off.
 
-    Why it is bad: the run does not do what the spec states.
+    Why it is bad: the run uses reentrant checkpointing although the spec states `reentrant = false`.
 
     Without this rule: trl only writes a warning to the log.
 

@@ -229,7 +229,8 @@ def several_of_one_name(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: modules that the spec does not name are trained and saved, too.
 
-    Without this rule: PEFT compares the ends of paths without looking for a dot, and reports nothing.
+    Without this rule: PEFT compares the ends of paths without looking for a dot, so `norm` matches `input_layernorm`,
+    and reports nothing.
 
     Source: peft 0.21, 0.18 and 0.17 `utils/other.py` (`_set_trainable`); confirmed by running it.
     """

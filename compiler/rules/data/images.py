@@ -190,8 +190,8 @@ def setting_without_images(spec: Spec) -> Iterator[Finding]:
     """Some settings do not work with rows with images: `liger`, `freeze`, quantized bases, `unique`, and limits on the
     number of tokens, among others.
 
-    Why it is bad: either the vision part of the model, or its processor, does not support the setting, or xpc does not
-    test it with images.
+    Why it is bad: the vision part of the model, or its processor, does not support a setting such as `liger` or
+    `unique`, or xpc does not test the setting with images.
 
     Without this rule: `liger` ends with ImportError (`LigerQwen2_5_VLCausalLMOutputWithPast`); `unique` drops rows that
     differ only in their images.

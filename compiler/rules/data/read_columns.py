@@ -119,7 +119,7 @@ def system_not_read(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the model would not learn to follow the row's system prompt.
 
-    Without this rule: the column is silently dropped.
+    Without this rule: the column with the system prompts is silently dropped.
 
     Source: the runtime's `data.py`.
     """
@@ -205,7 +205,7 @@ def column_not_read(spec: Spec) -> Iterator[Finding]:
     marked as bad, gives every row the same weight, or learns an answer without the earlier turns to which the answer
     refers.
 
-    Without this rule: the column is silently dropped.
+    Without this rule: the column or key is silently dropped.
 
     Source: trl 1.16, 0.24 and 0.18 `sft_trainer.py`, which read no such column; read, not run.
     """

@@ -58,7 +58,7 @@ def without_turns(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: on plain text, `user_roles` and the other settings of roles have no effect.
 
-    Without this rule: the runtime does not change plain text, so nothing would read the names.
+    Without this rule: the runtime does not change plain text, so nothing would read the names of speakers.
 
     Source: the runtime's `named_roles.py`.
     """

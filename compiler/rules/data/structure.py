@@ -202,7 +202,7 @@ def not_to_be_learned(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the model would learn a wrong answer, although the row marks it as not to be learned.
 
-    Without this rule: launch.sh stops at the first row with a marked turn.
+    Without this rule: launch.sh stops at the first row with a turn that is marked as not to be learned.
 
     Source: trl 1.16, 0.24 and 0.18 read no such key of a message; confirmed by running it.
     """

@@ -255,7 +255,8 @@ def nan_hidden(spec: Spec) -> Iterator[Finding]:
     """`logging_nan_inf_filter` should stay false, so that losses that are NaN or infinite are logged as they are.
     Bundles set it to false, while the default of transformers is true.
 
-    Why it is bad: if the filter is on, the logged loss looks healthy although the weights have become NaN.
+    Why it is bad: if `logging_nan_inf_filter` is true, the logged loss looks healthy although the weights have become
+    NaN.
 
     Without this rule: in the log, each NaN is replaced by the mean of the losses so far.
 

@@ -128,7 +128,7 @@ def no_share(spec: Spec) -> Iterator[Finding]:
 def divergence_out_of_range(spec: Spec) -> Iterator[Finding]:
     """In distillation, `beta` must be from 0 (forward KL divergence) to 1 (reverse KL divergence).
 
-    Why it is bad: a value outside the range is not a divergence.
+    Why it is bad: with a `beta` below 0 or above 1, the loss is not a divergence.
 
     Without this rule: building the arguments raises ValueError.
 

@@ -177,7 +177,7 @@ def peak_under_zero(spec: Spec) -> Iterator[Finding]:
     schedule without a wrapper. Every other optimizer is wrapped.
 
     Why it is bad: the schedule reads the peak learning rate from the optimizer's attribute `defaults`. DeepSpeed 0.19
-    wraps other optimizers in an object that lacks this attribute; the wrapper of DeepSpeed 0.16.8 has it.
+    wraps every optimizer except AdamW in an object that lacks this attribute; the wrapper of DeepSpeed 0.16.8 has it.
 
     Without this rule: AttributeError ('defaults') in train(), after the data is tokenized.
 

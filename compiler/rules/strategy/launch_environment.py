@@ -126,11 +126,12 @@ def against_the_spec(spec: Spec) -> Iterator[Finding]:
     Why it is bad: an environment variable takes precedence over the setting that it contradicts. A process without a
     GPU makes the run fail, a tracker that is off records nothing, and a run without the hub cannot push to it.
 
-    Without this rule: "CUDA error: invalid device ordinal" when the run starts. With WANDB_MODE=disabled nothing is
-    reported. With WANDB_DISABLED transformers 4 says that wandb is not installed, and transformers 5 ignores it. With
-    HF_HUB_OFFLINE=1 huggingface_hub raises an exception when the trainer is built. With NCCL_SOCKET_IFNAME=lo, the
-    nodes wait for each other until a timeout. vLLM 0.8 and 0.10 raise an AssertionError for expandable segments; newer
-    versions of vLLM check only the old name of the variable, PYTORCH_CUDA_ALLOC_CONF.
+    Without this rule: with too few GPUs in CUDA_VISIBLE_DEVICES, "CUDA error: invalid device ordinal" when the run
+    starts. With WANDB_MODE=disabled nothing is reported. With WANDB_DISABLED transformers 4 says that wandb is not
+    installed, and transformers 5 ignores it. With HF_HUB_OFFLINE=1 huggingface_hub raises an exception when the trainer
+    is built. With NCCL_SOCKET_IFNAME=lo, the nodes wait for each other until a timeout. vLLM 0.8 and 0.10 raise an
+    AssertionError for expandable segments; newer versions of vLLM check only the old name of the variable,
+    PYTORCH_CUDA_ALLOC_CONF.
 
     Source: CUDA's documentation of its environment variables; transformers issue 39878; huggingface_hub and datasets
     `constants.py`, `config.py`; torch 2.13 `_dynamo/config.py`; vLLM pull requests 14189 and 40812; read, not run.
