@@ -223,9 +223,8 @@ class _Reader(Reporter):
         self.problem("XP880", f"`{name or self.typed(node.span)}` is not a list of values", node.span, "", help, edit)
 
     def axis(self, node: Setting) -> list[Pick | None] | None:
-        """Read one line of a sweep, such as `lr = [1e-6, 2e-6]`. Returns a `Pick` (the settings that change) for each
-        value of the list, and None in the place of a wrong value. Returns None if the line is not a list of values for
-        a setting.
+        """Read one line of a sweep, such as `lr = [1e-6, 2e-6]`. Returns a `Pick` for each value of the list, None for
+        a wrong value. Returns None if the line is not a list of values for a setting.
         """
         path = self.path(node.name)
         if path is None:
