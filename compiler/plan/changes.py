@@ -213,8 +213,8 @@ def _alternatives(spec: Spec, now: Plan, tier: Settings, wanted: str) -> list[Ch
     base = changed(spec, tier)
     for toggles in _toggles(spec, more=True):
         left, best = _written_micros(base, base.integer("batch.micro")), None
-        # The unchanged micro-batch comes first. With a smaller micro-batch, the run may have to accumulate gradients,
-        # and so to store them between micro-batches.
+        # The unchanged micro-batch is tried first, because with a smaller one the run may have to accumulate gradients,
+        # and to store them between micro-batches.
         middle = 0
         while left:  # bisection is correct here, because a smaller micro-batch never needs more memory
             tried = as_typed(spec, now, {**tier, **micro_settings(base, left[middle]), **toggles})
