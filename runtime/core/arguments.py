@@ -1,4 +1,4 @@
-"""Build the process group and then the arguments object, and check both against the plan."""
+"""Build the process group and then the run's `TrainingArguments`, and compare both with the bundle."""
 
 import logging
 import os
@@ -41,7 +41,7 @@ def prepare_environment(bundle: Bundle) -> None:
 
 
 def build_arguments(bundle: Bundle) -> Any:
-    """Build the arguments object of the run. This object is the only one: nothing copies or replaces it later."""
+    """Build the run's `TrainingArguments`. There is only one such object: nothing copies or replaces it later."""
     values = dict(bundle.arguments)
     if values.get("deepspeed"):
         values["deepspeed"] = bundle.inside(values["deepspeed"])
@@ -65,7 +65,7 @@ def load_class(dotted: str) -> Any:
 
 
 def check_state(bundle: Bundle, args: Arguments) -> None:
-    """Compare accelerate's state with the plan, because accelerate can silently fall back to DDP or to one process.
+    """Compare accelerate's state with the bundle, because accelerate can silently fall back to DDP or to one process.
 
     Raises RunError.
     """

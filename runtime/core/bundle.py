@@ -67,7 +67,7 @@ def _at(plan: Any, path: str) -> object:
 
 
 def check_world(run: Mapping[str, Any], environment: Mapping[str, str]) -> None:
-    """Raise RunError if the number of processes differs from the plan, because this would change the global batch."""
+    """Raise RunError if the number of processes differs from the bundle's: this would change the global batch."""
     try:
         world = int(environment.get("WORLD_SIZE", "1"))
     except ValueError as error:

@@ -52,7 +52,7 @@ def seal(folder: str, rank: int) -> dict[str, Seal]:
 
 
 def finish(output_dir: str, name: str, seals: Mapping[str, Seal]) -> str:
-    """On process 0: hash the files that ``seals`` lacks, write the record, and rename the folder. Raises OSError."""
+    """On process 0: hash the files that ``seals`` lacks, write all digests, and rename the folder. Raises OSError."""
     folder = os.path.join(staging(output_dir), name)
     present = names(folder)
     known = {**seals, **_sealed(folder, [one for one in present if one not in seals])}

@@ -109,7 +109,7 @@ def _place(plan: "Payload", path: str) -> Any:
 
 
 def _with(plan: "Payload", path: str, part: "Part") -> set[str]:
-    """The modules for which the function ``part`` of `PARTS` would decide if the setting at this path had a value."""
+    """The modules that ``part``, one of `PARTS`, says the run would use if the setting at this path had a value."""
     place, name = _place(plan, path), path.rpartition(".")[2]
     before = dict(place)
     place[name] = {"id": None, "sets": []}

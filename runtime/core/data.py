@@ -17,7 +17,7 @@ def build(bundle: Bundle, tokenizer: Any = None) -> RowSets:
     """Return a pair: the training set and the evaluation set. The latter is None, a set, or a dict of sets by name.
 
     The tokenizer renders the chat template and counts the tokens of prompts. Call this on the main process first; the
-    other processes then find the mapped rows in the cache. Raises RunError.
+    other processes then find the converted rows in the cache. Raises RunError.
     """
     rows_of = partial(mapped, bundle, tokenizer)
     parts = [rows_of(source) for source in bundle.data["sources"]]

@@ -126,7 +126,7 @@ class Feature:
     # Hooks for the arguments and the output folder
 
     def before_arguments(self, bundle: "Bundle", values: dict[str, object]) -> None:
-        """Before the arguments object is made of ``values``: change ``values``. torch is already imported."""
+        """Before TrainingArguments are made of ``values``: change ``values``. torch is already imported."""
 
     def check_checkpoint(self, path: str, world: int) -> str | None:
         """The reason why ``world`` processes cannot resume from the weights and optimizer in ``path``, or None."""

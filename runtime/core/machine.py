@@ -1,4 +1,4 @@
-"""Check this machine's packages, GPUs and driver against the plan and the torch build."""
+"""Check this machine's packages, GPUs and driver against the bundle and the torch build."""
 
 import os
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from .errors import first_line
 from .feature import Bundle
 
 FREE = 0.9
-"""This share of the planned memory must be free. It is below 1 because the CUDA context of this check takes 100 MiB."""
+"""This share of a GPU's memory must be free. It is below 1 because the CUDA context of this check takes 100 MiB."""
 
 
 def devices(bundle: Bundle) -> list[str]:

@@ -123,7 +123,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
             self.logs += 1
             if self.logs.bit_count() == 1:  # at the events 1, 2, 4, 8, ..., so there are few measurements
                 measurements.append(args.output_dir, measurements.now(state.global_step))
-        followed = self.bundle.arguments.get("log_completions")  # trl's table follows the line, so keep it
+        followed = self.bundle.arguments.get("log_completions")  # trl's table follows this line: keep the line
         put(self._line(event, state.max_steps, now), renew="loss" in event and not followed)
 
     def _line(self, event: dict[str, Any], total: int, now: float) -> str:

@@ -27,7 +27,7 @@ def load_model(bundle: Bundle, tokenizer: Tokenizer) -> Model:
     """The model object in the dtype that the bundle states. trl gets this object and not the model's name, because with
     a name trl would choose the dtype itself.
 
-    The arguments object already exists, so ``zero.Init`` of ZeRO-3 is active here.
+    The run's TrainingArguments already exist, so ``zero.Init`` of ZeRO-3 is active here.
     """
     import torch
     from transformers import AutoModelForCausalLM

@@ -57,7 +57,7 @@ def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]
             raise RunError(f"{path} is neither a file nor a folder; remove it")
     if not present or (present == [MARKER] and not _lines(folder)):
         return None, []  # an earlier run was killed while it wrote its first file
-    if present == [MARKER] and difference(bundle) is not None:  # an earlier run wrote only its marker
+    if present == [MARKER] and difference(bundle) is not None:  # an earlier run wrote only xpc_run.json
         _check_unlocked(folder)
         return None, ["no complete checkpoint to resume from: starting from the beginning"]
     if run["resume"] != "auto":
@@ -120,7 +120,7 @@ def _append(handle: IO[str], facts: dict[str, object]) -> None:
 
 
 def _lines(folder: str) -> list[bytes]:
-    """The complete lines of the marker. The first line has the run's digest and settings. A second line says that the
+    """The complete lines of xpc_run.json. The first line has the run's digest and settings. A second line says that the
     final model is being written."""
     try:
         with open(os.path.join(folder, MARKER), "rb") as handle:
@@ -130,12 +130,12 @@ def _lines(folder: str) -> list[bytes]:
 
 
 _locked: IO[str] | None = None
-"""The marker file that this process has locked. It stays open, because closing it would release the lock."""
+"""The file xpc_run.json, which this process has locked. It stays open, because closing it would release the lock."""
 
 
 def _lock(handle: IO[str]) -> bool:
-    """Lock the marker. Returns False if another process holds the lock for longer than `LOCK_SECONDS`. A killed process
-    holds its lock until its memory is freed."""
+    """Lock xpc_run.json. Returns False if another process holds the lock for longer than `LOCK_SECONDS`. A killed
+    process holds its lock until its memory is freed."""
     until = time.monotonic() + LOCK_SECONDS
     while True:
         try:
@@ -150,7 +150,7 @@ def _lock(handle: IO[str]) -> bool:
 
 
 def _locked_marker(folder: str) -> IO[str]:
-    """Open and lock the marker. Raises RunError if another process keeps it locked, or OSError."""
+    """Open and lock xpc_run.json. Raises RunError if another process keeps it locked, or OSError."""
     handle = open(os.path.join(folder, MARKER), "a", encoding="utf-8")  # noqa: SIM115
     if _lock(handle):
         return handle

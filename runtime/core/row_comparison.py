@@ -15,7 +15,7 @@ from .row_names import REASONING
 from .rows import FIELDS
 
 Conversations = Callable[[Mapping[str, Any]], list[list[dict[str, Any]]]]
-"""A function that gets a mapped row and returns its conversations (see ``rows.RowFormat``)."""
+"""A function that gets a converted row and returns its conversations (see ``rows.RowFormat``)."""
 STRUCTURE = ("tool_calls", "tools", *REASONING)
 """Keys that a template may ignore. For each role, the first row with each combination of them is compared."""
 END = "end"

@@ -46,7 +46,7 @@ def dropped(source: "Source", present: Sequence[str], method: str) -> list[str]:
 
 
 def conversations(row: Mapping[str, Any]) -> list[list[dict[str, object]]]:
-    """The conversations in a mapped row, for the chat template. Empty if the row is plain text."""
+    """The conversations in a converted row, for the chat template. Empty if the row is plain text."""
     return [row["messages"]] if isinstance(row.get("messages"), list) else []
 
 

@@ -63,7 +63,7 @@ class DeepSpeed(Feature):
         warnings.filterwarnings("ignore", category=FutureWarning, module=module)
 
     def before_first_step(self, bundle: Bundle, trainer: Trainer) -> None:
-        """Check that the model is wrapped in ZeRO of the planned stage. Raises RunError."""
+        """Check that the model is wrapped in ZeRO of the bundle's stage. Raises RunError."""
         stage, model = bundle.run["zero_stage"], trainer.model_wrapped
         if not hasattr(model, "zero_optimization_stage") or model.zero_optimization_stage() != stage:
             raise RunError(f"this bundle is for ZeRO stage {stage}, and the model is wrapped in {type(model).__name__}")

@@ -14,7 +14,7 @@ from .kinds import KIND
 
 
 def marked(source: Source, part: Rows) -> Rows:
-    """The mapped rows of a source, with their format in a column. The format also is a prefix of all other columns'
+    """The converted rows of a source, with their format in a column. The format also is a prefix of all other columns'
     names, so that two formats never share a column.
     """
     kind = source["kind"]

@@ -75,7 +75,7 @@ def dropped(source: Source, present: Sequence[str], method: str) -> list[str]:
 
 
 def conversations(row: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
-    """The conversations of a mapped row that the chat template renders. Empty if the row has only plain texts."""
+    """The conversations of a converted row that the chat template renders. Empty if the row has only plain texts."""
     prompt = row.get("prompt") or []
     if isinstance(row.get("messages"), list) or isinstance(prompt, str):
         return rows.conversations(row)

@@ -111,7 +111,7 @@ class Hub(Feature):
         say(f"pushing to {created}" + (f", branch {revision}" if revision else ""))
 
     def before_training(self, bundle: Bundle, trainer: Trainer) -> None:
-        """Create the publisher on process 0, and switch off transformers' own push."""
+        """Create a `Publisher` on process 0, and switch off transformers' own push."""
         trainer.args.push_to_hub = False
         if bundle.repository is not None:
             trainer.hub_model_id, trainer.publisher = bundle.repository, Publisher(bundle)
@@ -209,7 +209,7 @@ class PublishingTrainer(FaultTolerant):
         self.hub_model_id, self.push_in_progress = self.args.hub_model_id, None
 
     def save_checkpoint(self, write: Callable[[], None]) -> None:
-        """Pass a checkpoint to the publisher (process 0 only), with transformers' commit message."""
+        """Pass a checkpoint to the `Publisher` (process 0 only), with transformers' commit message."""
         super().save_checkpoint(write)
         if self.publisher is None:
             return
