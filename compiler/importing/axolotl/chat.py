@@ -202,7 +202,8 @@ def _tokenizers_own(draft: Draft, named: Entries, own: bool, renders: bool, know
     """Use the tokenizer's own template. If it equals one of the templates in BUILT_IN, write it with axolotl's loss
     mask. If TRL cannot mark the answers in it, write xpc's built-in template, which marks them.
 
-    If xpc does not know the template, report a difference: TRL may train on the newline after an answer, and axolotl does not.
+    If xpc does not know the template, report a difference: TRL may train on the newline after an answer, and axolotl
+    does not.
     """
     if own or not renders or draft.method != "sft":
         return

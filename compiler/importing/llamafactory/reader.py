@@ -56,9 +56,7 @@ learning rate (v1/core/base_trainer.py).
 """
 
 SEPARATE = {"orpo": "orpo", "simpo": "cpo"}
-"""Maps a `pref_loss` to the spec's method if this is not dpo: orpo is a separate method, and simpo a loss of the method
-cpo.
-"""
+"""Maps a `pref_loss` that is no loss of dpo to the spec's method: simpo is a loss of the method cpo."""
 
 
 def llamafactory(entries: Entries, file: str, overrides: Overrides) -> Draft:
