@@ -54,11 +54,6 @@ def test_without_a_name_the_folder_gives_it() -> None:
     assert codes(checked(spec(save='save ".." hub'))) == ["XP755", "XP757"]
 
 
-def test_a_hub_that_is_written_twice_keeps_the_settings_of_both() -> None:
-    found = checked(spec(save='save "out/run" hub = me/x hub(private)')).problems
-    assert [one.help for one in found if one.code == "XP103"] == ["keep one of the two, with the settings of both"]
-
-
 def test_a_name_is_written_once() -> None:
     for twice in ("hub = a\n  hub = b", "hub = a\n  hub(name=b)", "hub(name=a)\n  hub = b"):
         found = errors(checked(spec(save=f'save "out/run" {{\n  {twice}\n}}')))
@@ -71,13 +66,14 @@ def test_a_name_is_written_once() -> None:
         ("hub", 'hub(name="run", private)'),
         ("hub = me/x", 'hub(name="me/x", private)'),
         ("hub(name=me/x, strategy=end)", 'hub(name="me/x", strategy=end, private)'),
+        ("hub = me/x hub(private)", "hub(name=me/x, private)"),
         ("private", "hub(private)"),
     ],
 )
 def test_each_help_writes_hub_once_with_all_its_settings(typed: str, form: str) -> None:
     """`hub = me/x` with `hub(private)` next to it is refused, so a help that adds a setting repeats the name."""
     found = checked(spec(save=f'save "out/run" {typed}')).problems
-    code = "XP102" if typed == "private" else "XP757"
+    code = {"private": "XP102", "hub = me/x hub(private)": "XP103"}.get(typed, "XP757")
     (help,) = [one.help or "" for one in found if one.code == code]
     assert help.startswith(f"write `{form}`")
     assert "outside" not in help
