@@ -90,7 +90,7 @@ def _trained(bundle: Bundle) -> None:
 
 
 def model_arguments(bundle: Bundle, plan: Mapping[str, Any]) -> dict[str, object]:
-    """Arguments of the harness's class for transformers models: for the trained model, or for base and adapter."""
+    """Arguments of lm-eval's class for transformers models: for the trained model, or for the base and its adapter."""
     place, model = bundle.output_dir, bundle.model
     out: dict[str, Any] = {"pretrained": place}
     if bundle.lora is not None and model.get("rope"):  # the RoPE scaling is not in the base's own config.json

@@ -5,9 +5,9 @@ from typing import Any
 
 
 def model(quantized: Any, **arguments: Any) -> Any:
-    """The harness's class for transformers models, with the base quantized as in training.
+    """lm-eval's class for transformers models, with the base quantized as in training.
 
-    The harness itself quantizes a model only if the model's own configuration says so.
+    lm-eval itself quantizes a model only if the model's own configuration says so.
     """
     from lm_eval.models.huggingface import HFLM
 
@@ -28,7 +28,7 @@ def task(path: str) -> dict[str, Any]:
 
 
 def record_commit_silently() -> None:
-    """Make the harness record the commit of the working directory without git's message if there is none.
+    """Make lm-eval record the commit of the working directory, without git's message if there is no commit.
 
     Outside of a repository, git prints "fatal: not a git repository", which looks as if the evaluation had failed.
     """
