@@ -15,8 +15,7 @@ SHARD = re.compile(r"(?:bf16_)?zero_pp_rank_(\d+)_mp_rank_00_optim_states\.pt$")
 STATES = "optimizer_state_dict"
 UP_TO_TWO = ("single_partition_of_fp32_groups", "base_optimizer_state", "single_partition_of_fp32_groups")
 THREE = ("fp32_flat_groups", STATES, "fp32_partitioned_groups_flat")
-"""For ZeRO 1 and 2, and for ZeRO 3: a shard's key for weights, its key for optimizer states, and the attribute of
-DeepSpeed's optimizer with the weights."""
+"""For ZeRO 1/2, and for ZeRO 3: a shard's keys for weights and for states, the optimizer's attribute with weights."""
 Part = tuple[int, int, int, int, int]
 """A slice of a weight: process, group, the start of the slice in the shard and in the weight, and its length."""
 
@@ -90,9 +89,8 @@ def load(engine: Any, model: dict[str, Any], *files: Any) -> None:
 
 
 def _layout(flat_groups: bool, groups: Any, flats: Any, world: int) -> Iterator[tuple[str, Part]]:
-    """Yield each weight's name with each process's slice of it. Up to ZeRO-2, a group's weights are concatenated, and
-    this tensor is divided evenly: `flats` has one process's part of each group. Under ZeRO-3, each weight is divided
-    evenly."""
+    """Yield each weight's name with each process's slice of it. Up to ZeRO-2, a group's weights are joined and divided
+    evenly: `flats` has one process's part of each group. Under ZeRO-3, each weight is divided evenly."""
     for group, shapes in enumerate(groups):
         start, shard = 0, flats[group].numel()
         for name, shape in shapes.items():

@@ -5,8 +5,7 @@ from typing import Any
 
 def evaluate_now(trainer: Any) -> None:
     """Evaluate as transformers does between two steps. If the run saves only its best steps, and this step is the best
-    one so far, save it.
-    """
+    one so far, save it."""
     metrics = trainer._evaluate(None, None)
     best = trainer._determine_best_metric(metrics=metrics, trial=None)
     if best and getattr(trainer.args.save_strategy, "value", trainer.args.save_strategy) == "best":

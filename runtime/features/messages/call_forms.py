@@ -132,9 +132,8 @@ class Forms(NamedTuple):
 
 
 FOUND: dict[str, Forms] = {}
-"""Maps the text of each template to its `Forms`. The forms are not stored in `Renderer`: the datasets library names its
-cache of tokenized rows by a hash that covers everything in the `Renderer`.
-"""
+"""Maps the text of each template to its `Forms`. The forms are not in `Renderer`: the datasets library names its cache
+of tokenized rows by a hash that covers everything in the `Renderer`."""
 
 
 def in_form(turn: Mapping[str, Any], forms: Forms) -> dict[str, object]:

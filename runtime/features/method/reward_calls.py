@@ -20,8 +20,7 @@ from ..launch.time_limit import TooSlow, time_limit
 from ..rows.message_fields import unpacked
 
 SECONDS = 60.0
-"""A call of a reward function that takes more seconds is reported. The first call, before training, is also ended. This
-is no error, because the function may load something large once."""
+"""A reward call that takes more seconds is reported. The first one, before training, is then ended without an error."""
 ANSWER = "Let me think. 6 + 1 = 7, so the answer is 7."
 """A made-up completion for the call of a reward function before the run."""
 EXPECTED = "it must return a list with one number for each completion, or None for a completion without a reward"
@@ -139,8 +138,7 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def _reported(call: str) -> Iterator[None]:
-    """Print a line when the call has taken SECONDS, and whenever its time has doubled. Not only process 0 prints it,
-    because a call may be slow in one process only."""
+    """Print a line after SECONDS, and whenever the call's time has doubled. Any process with a slow call prints it."""
     ended, begun = threading.Event(), time.monotonic()
 
     def report(seconds: float = SECONDS) -> None:

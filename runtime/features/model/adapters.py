@@ -1,6 +1,4 @@
-"""Adapters, and a quantized base model: their configurations, and a comparison of the built adapters with the
-bundle.
-"""
+"""Adapters, and a quantized base model: their configurations. Also compare the built adapters with the bundle."""
 
 import logging
 import re
