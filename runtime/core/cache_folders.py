@@ -9,7 +9,7 @@ def user_caches() -> str:
 
 
 def private_folder(kind: str) -> str | None:
-    """The cache folder `~/.cache/xpc/KIND`, such as `data`. None with XPC_CACHE=off or without a home folder."""
+    """The folder `~/.cache/xpc/KIND`, such as `~/.cache/xpc/data`. None with XPC_CACHE=off or without a home folder."""
     base = os.path.expanduser(user_caches())
     return os.path.join(base, "xpc", kind) if os.environ.get("XPC_CACHE") != "off" and os.path.isabs(base) else None
 

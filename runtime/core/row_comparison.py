@@ -22,7 +22,7 @@ END = "end"
 """The value of `Loss.how` for the marker before a text's last word. Another marker stands after its first word."""
 THOUGHTS = re.compile("(</?think(?:ing)?>)")
 PYTHON = {"argument": re.compile("': ?'$"), "part": re.compile(r"""'text': ?['"]\s*\S* $""")}
-"""Maps a kind of piece to a pattern for the text before it, which matches if a template wrote Python, not JSON."""
+"""Maps a kind of piece to a pattern for the text before it: a match means that a Python dict was written, not JSON."""
 FIRST, SPREAD = 4, 200
 """Of each source, these rows are compared: the first 4, 200 at equal distances, and the first with each set of keys."""
 COLUMNS = ("messages", "prompt", "completion", "chosen", "rejected")

@@ -182,7 +182,7 @@ def test_another_program_at_the_port_is_not_taken_for_node_0(bundle: Bundle, por
     ("ends", "words"),
     [
         (True, "node 0 closed the connection in the preflight ("),
-        (False, "node 0 is reached, but sent nothing for "),
+        (False, "node 0 was reached, but sent nothing for "),
     ],
 )
 def test_a_node_0_that_ends_or_hangs_after_its_greeting_is_one_sentence(

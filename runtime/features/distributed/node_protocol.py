@@ -266,7 +266,7 @@ def visit(
                 return bool(question["passed"])
             line.send({GREETING: 1, **answers[str(question.get("ask"))](question)})
     except TimeoutError as error:
-        raise RunError(f"node 0 is reached, but sent nothing for {rendezvous.wait + ANSWER:.0f} s") from error
+        raise RunError(f"node 0 was reached, but sent nothing for {rendezvous.wait + ANSWER:.0f} s") from error
     except ConnectionAbortedError as error:
         raise RunError(
             f"the program at {rendezvous.address}:{rendezvous.port} is not node 0 of this run: {error}"

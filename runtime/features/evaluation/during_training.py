@@ -41,8 +41,8 @@ class EvaluatingTrainer(FaultTolerant):
             self.prefix = before
 
     def get_eval_dataloader(self, eval_dataset: object = None) -> object:
-        """trl's data loader of the current evaluation set; outside of an evaluation, of the first set: trl 0.18's
-        reward trainer prints its rows there.
+        """trl's data loader of the current evaluation set. Outside of an evaluation, when trl 0.18's reward trainer
+        prints rows, this is the first set.
         """
         sets = self.eval_dataset  # type: ignore[attr-defined]
         if eval_dataset is None and isinstance(sets, dict):
@@ -164,7 +164,7 @@ def is_evaluation(event: Mapping[str, object]) -> bool:
 
 
 def evaluated(path: str, step: int, sets: int = 1) -> bool:
-    """Whether metrics.jsonl has this step's evaluation on every set. If only on some sets, remove these lines."""
+    """Whether metrics.jsonl has this step's evaluation on every set. If only on some sets, remove their lines."""
     try:
         evaluations = [one for one in events(path) if one["step"] == step and is_evaluation(one)]
         if evaluations and len(evaluations) < sets:

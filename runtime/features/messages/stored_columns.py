@@ -28,8 +28,7 @@ WORDS = {
 }
 """Maps each problem that `unread` finds to a phrase for messages."""
 IN_PROMPTS = ("history", "documents", "system_prompt")
-"""Problems with text that belongs in the prompt. If reward functions get the columns, only these are reported.
-"""
+"""Problems with text that belongs in the prompt. If reward functions get all columns, only these are reported."""
 THOUGHTS = (
     "reasoning", "reasoning_content", "thinking", "think", "thought", "thoughts", "rationale", "cot",
     "chain_of_thought", "scratchpad", "reasoning_trace", "thought_process",

@@ -50,7 +50,7 @@ class GenerationPrompt(Feature):
     """Stops a run that generates answers if its rendered prompts end without the assistant's header."""
 
     def before_rows(self, bundle: Bundle, tokenizer: Tokenizer | None) -> list[str]:
-        """Return a finding if there is no generation prompt. Print a note if answers begin differently."""
+        """Return a finding if there is no generation prompt. Print a note if answers do not begin with it."""
         what, missing = wrong(tokenizer) if tokenizer is not None and tokenizer.chat_template else ("", False)
         if missing:
             return [what + "; write `{% if add_generation_prompt %}` and the beginning of an answer at its end"]

@@ -20,7 +20,7 @@ from ..launch.time_limit import TooSlow, time_limit
 from ..rows.message_fields import unpacked
 
 SECONDS = 60.0
-"""A reward call that takes more seconds is reported. The first one, before training, is then ended without an error."""
+"""A reward call that takes more seconds than this is reported. The first one, before training, is also ended."""
 ANSWER = "Let me think. 6 + 1 = 7, so the answer is 7."
 """A made-up completion for the call of a reward function before the run."""
 EXPECTED = "it must return a list with one number for each completion, or None for a completion without a reward"
