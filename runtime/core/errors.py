@@ -83,9 +83,7 @@ def put(text: str, renew: bool = False, file: TextIO | None = None) -> None:
 
 
 def _fitting(text: str, width: int) -> str:
-    """A step's line, cut to a width: words between the loss and the last two (tokens/s, time left) are omitted
-    first.
-    """
+    """A step's line, cut to a width: words between the loss and the last two (tokens/s, time left) are cut first."""
     words = text.split("  ")
     while len("  ".join(words)) > width and len(words) > 4:
         del words[-3]
