@@ -204,7 +204,7 @@ def _not_included(spec: Spec) -> list[str]:
         return []
     shown = f"{', '.join(map(cell, names))} {'are' if len(names) > 1 else 'is'} not in this bundle"
     where = "the folder in `XPC_DATA_ROOT`, or the folder that contains this bundle"
-    return ["", f"{shown}. On another machine, each path starts at {where}."]
+    return ["", f"{shown}. On another machine, these paths are relative to {where}."]
 
 
 def _method(spec: Spec) -> str:

@@ -151,7 +151,7 @@ class Load:
 
     @property
     def rank(self) -> int:
-        """The rank by which coefficients are multiplied: the rank of LoRA or DoRA, and 0 for any other kind of
-        adapter.
+        """The rank of LoRA or DoRA, by which the formulas multiply the parameters per rank. 0 for any other kind of
+        adapter, whose parameters are counted in another way.
         """
         return 0 if self.adapters is None or self.adapters.kind not in ("lora", "dora") else self.adapters.rank

@@ -85,7 +85,8 @@ class Upgrade:
         after, _ = self.spec(self.text)
         assert after is not None
         left = self.difference(after)
-        # settings are written before single arguments, because a setting may decide several arguments
+        # settings are written first, because one setting may decide several trainer arguments; only the arguments that
+        # no setting decides are then written one by one
         for candidates in (self._settings, self._arguments):
             done: set[str] = set()
             for one in list(candidates(left)):

@@ -58,7 +58,9 @@ printed = float(os.environ.get("XPC_PRINTED") or time.monotonic())
 _renewable = False
 """Whether the last line was printed with `renew`. If so, on a terminal, the next line with `renew` replaces it."""
 stopping = False
-"""Whether the run was asked to stop. If so, launcher.py has already replaced the last step's line on a terminal."""
+"""Whether the run was asked to stop. launcher.py then has already written its own message over the last progress
+line.
+"""
 
 
 def put(text: str, renew: bool = False, file: TextIO | None = None) -> None:

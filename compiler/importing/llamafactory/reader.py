@@ -257,8 +257,8 @@ def _reference(draft: Draft, named: Entries) -> None:
 
 
 def _megatron(draft: Draft, named: Entries) -> None:
-    """Import the keys of Megatron's parallelism. The sizes 0 and 1, without parallelism, have no effect; any other size
-    is an error.
+    """Import the keys of Megatron's parallelism. A size of 0 or 1 means no parallelism and has no effect; any other
+    size is an error.
     """
     for key in SPLIT:
         one = named.get(key)

@@ -186,7 +186,9 @@ def stub(functions: Sequence[tuple[str, object]]) -> bytes:
 
 
 def _parts(machine: Machine, labels: Sequence[str], data: Data | None) -> dict[str, str]:
-    """Maps each name at the top level of a file to the file. Reads `labels` and the files with functions over rows."""
+    """Map each function, class or variable at the top level of a Python file to the name of this file. The files are
+    those in `labels`, and those that define the functions applied to rows of the data.
+    """
     by = [one.label for one in (data.functions if data is not None else {}).values()]
     return {
         name: label

@@ -325,8 +325,8 @@ class _Shell(Branches):
             self.state.assign(name, part)
 
     def read_lines(self, texts: list[str]) -> None:
-        """Set the array in `mapfile -t NAME < <(command)`. The items are unknown; only for the nodes of a Slurm job,
-        their number is known.
+        """Interpret `mapfile -t NAME < <(command)`: NAME becomes an array with unknown items. Their number is also
+        unknown, except for a command that lists the nodes of a Slurm job (`scontrol`).
         """
         name = next((one for one in texts if re.fullmatch(r"[A-Za-z_]\w*", one)), "MAPFILE")
         if "scontrol" in " ".join(texts):

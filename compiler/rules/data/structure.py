@@ -125,7 +125,7 @@ def _instead(forms: Mapping[str, Mapping[str, list[str]]], tallies: Mapping[str,
     if kinds <= {*ORDER}:
         return "join or move such turns in the data" + (f", or {other}" if able else "")
     if kinds == {"listed_reasoning"}:
-        return "write the reasoning as one text in the data"
+        return "in the data, write each turn's reasoning as one string, not as a list of parts"
     if kinds == {"reasoning_twice"}:
         return "delete one of the two copies in the data"
     return other

@@ -33,16 +33,16 @@ def _owner(spec: Spec) -> str:
 
 @rule("XP528", "no-generation-prompt", "warning")
 def no_generation_prompt(spec: Spec) -> Iterator[Finding]:
-    """For grpo, rloo and distill, the chat template should end a prompt with the beginning of an answer, such as
-    `<|im_start|>assistant`, if `add_generation_prompt` is true. xpc searches for `add_generation_prompt` in a
-    template that is a file or belongs to a local model. A template that writes nothing before an answer needs no
-    generation prompt.
+    """For grpo, rloo and distill, the chat template should end a prompt with the header of the assistant's turn (the
+    generation prompt), such as `<|im_start|>assistant`, if `add_generation_prompt` is true. xpc searches for
+    `add_generation_prompt` in a template that is a file or belongs to a local model. A template that has no header
+    before an answer needs no generation prompt.
 
     Why it is bad: the prompt ends with the user's turn, and the model continues this turn instead of answering. So the
     rewards score continuations of the user's turn, and not the answers that the trained model will later write.
 
-    Without this rule: launch.sh renders a prompt and an answer, and stops if the prompt does not end with the beginning
-    of the answer.
+    Without this rule: launch.sh renders a prompt, and the same prompt with an answer. It stops if the rendered prompt
+    does not end with the header that precedes the answer.
 
     Source: transformers 5.23 `tokenization_utils_base.py` (`apply_chat_template`); confirmed by running it.
     """

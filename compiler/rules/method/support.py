@@ -30,11 +30,12 @@ def method_of_the_target(spec: Spec) -> Iterator[Finding]:
     and only one dpo loss at a time. trl-1.16 has neither `rpo` nor `reference_free`, and no `padding_free` for dpo. On
     trl-0.24, a reward model cannot be trained under ZeRO-3.
 
-    Why it is bad: a setting without an argument cannot take effect. On trl-0.24, transformers does not initialize the
-    score head of a reward model under ZeRO-3, so its weights are arbitrary numbers (losses of 1e29).
+    Why it is bad: a setting without an argument in the configuration class cannot take effect. On trl-0.24,
+    transformers does not initialize the score head of a reward model under ZeRO-3, so its weights are arbitrary numbers
+    (losses of 1e29).
 
-    Without this rule: a setting without an argument raises TypeError while the training arguments are built, or is
-    silently ignored. trl 1.16 warns about `padding_free` for dpo, and pads the rows anyway.
+    Without this rule: for a setting without such an argument, TypeError is raised while the training arguments are
+    built, or the setting is silently ignored. trl 1.16 warns about `padding_free` for dpo, and pads the rows anyway.
 
     Source: the configuration classes of trl 0.18 and 1.16, `dpo_trainer.py` and `grpo_trainer.py`; transformers 4.57
     `modeling_utils.py` (`_initialize_missing_keys`), confirmed by running it.

@@ -193,9 +193,9 @@ def _stays(spec: Spec) -> str | None:
 @rule("XP168", "dtype-of-stored-weights")
 def stored_dtype(spec: Spec) -> Iterator[Finding]:
     """For a model that is stored in fp8, `dtype` must be the dtype of the weights that are not quantized, such as the
-    embeddings. The model's config.json states this dtype. For a model in MXFP4 on trl-0.24, `dtype` must be bf16. If
-    the weights are in bf16, and neither `dtype` nor `precision` is bf16, the rule accepts any `dtype`, because the
-    bundle's runtime then converts the weights to `dtype`.
+    embeddings. The model's config.json states this dtype. For a model in MXFP4 on trl-0.24, `dtype` must be bf16. For
+    fp8, the rule accepts any `dtype` if the unquantized weights are in bf16 and neither `dtype` nor `precision` is
+    bf16, because the bundle's runtime then converts these weights to `dtype`.
 
     Why it is bad: transformers converts unpacked weights to `dtype`, but leaves the embeddings and norms of an fp8
     checkpoint in the dtype in which they are stored; transformers 4.57 unpacks MXFP4 to bf16 only.

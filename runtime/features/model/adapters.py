@@ -124,11 +124,13 @@ def _inside_module(module: str, targets: Sequence[str]) -> str:
 
 
 def built(plan: Mapping[str, Any], model: Model) -> Iterator[tuple[str, object, object]]:
-    """Yield what the bundle states about adapters, and what peft made: ("the target `q_proj`", stated, made).
+    """Yield a triple for each setting of the adapters: its name, the bundle's value, and the value that peft made. An
+    example of a name is "the target `q_proj`".
 
-    The two may differ: if any target matches, peft skips the targets that match nothing. peft rounds a block size that
-    does not divide the layer's width. If transformers 5 stacks experts in one parameter, peft moves them from
-    ``target_modules`` to ``target_parameters``; two targets in one stack share an adapter of twice the rank.
+    The two values may differ: peft skips a target that matches nothing if another target matches. peft rounds OFT's
+    block size if it does not divide the layer's width. If transformers 5 stacks the experts in one parameter, peft
+    moves the targets that name experts from ``target_modules`` to ``target_parameters``; two targets in the same stack
+    get one common adapter of twice the rank.
     """
     config = model.peft_config[ADAPTER]
     ranks = "miss_r" if plan["kind"] == "miss" else "r"

@@ -2,8 +2,8 @@
 
 A run is the bundle's own trainer/main.py in separate processes with the environment variables that torchrun would set.
 Such a run trains, saves, is killed and resumes like any other run, but does not spend ten seconds on imports. Other
-programs (``program``), such as one that inspects results, can be run in the same way. The server reads one JSON object
-per line (see ``forks.Forks.run``), and answers each with one line.
+programs (``program``), such as one that inspects results, can be run in the same way. The server reads requests from
+its standard input, one JSON object per line (see ``forks.Forks.run``), and answers each with one line.
 
 The server's argument is the file descriptor of a socket. launch.sh and the launchers call warm_python.py in place of
 Python. A process of warm_python.py connects to this socket, and gets a fork that runs its program. Until ``warm`` is
