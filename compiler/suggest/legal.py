@@ -176,7 +176,7 @@ def _by_unit(wrong: InvalidValue, row: Setting, node: Value | None, typed: str) 
     if node.unit.lower() == "e" or (node.unit == "%" and row.path == "optimizer.lr" and node.value < 0.01):
         return None
     percent, shared = node.unit.lower() in PERCENT, row.kind.name in SHARED
-    if (percent and not shared) or (node.unit == "%" and node.value >= 100 and row.kind.name == "real"):
+    if (percent and not shared) or (node.unit == "%" and row.path == "lora.alpha"):
         return None  # `alpha = 200%` may mean twice the rank
     if re.fullmatch("[kKmMgG][iI]?[bB]", node.unit) and row.kind.name in ("int", "tokens"):
         return None  # `2kb` is not the number 2

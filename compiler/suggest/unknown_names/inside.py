@@ -231,7 +231,7 @@ def _with_word_before(case: Inside, word: str, is_head: bool) -> Suggestion | No
     is_clause = clause and "." not in case.clause  # `packing(method=bfd)` does not mean a training method
     if guess is not None and is_in(guess.path, case.clause) and not is_clause:
         return of_guess(case.unknown, guess)
-    return without_equivalent(case.message, joined, loosely=guess is None and case.clause == "eval")
+    return without_equivalent(case.message, joined, loosely=guess is None and case.clause == "eval" and not case.rows)
 
 
 def _setting_of_a_source(case: Inside) -> Suggestion | None:
