@@ -45,11 +45,12 @@ OTHER_SETTING = {
     "steps in eval": "every", "steps in save": "every", "steps in track": "every", "batch in eval": "micro",
     "format in save": "safetensors", "limit in save": "keep",
     "prompt_template in model": "chat_template", "name in model": "train",
-    "dropout in model": "config.json", "parameters in freeze": "except_modules", "embedding_lr in optimizer": "adamw_lr", "image in data": "processor",
-    "scale in method": "scale_rewards", "scale in lora": "alpha", "timeout in method": "tool_timeout", "tensor_parallel in strategy": "splits", "bits in optimizer": "adamw8bit",
+    "dropout in model": "config.json", "parameters in freeze": "except_modules", "image in data": "processor",
+    "scale in method": "scale_rewards", "tensor_parallel in strategy": "splits", "bits in optimizer": "adamw8bit",
     "limit in memory": "card", "limit in eval": "holdout", "take in eval": "holdout", "tokens in eval": "holdout",
     "epochs in eval": "every", "epochs in save": "every", "environment in launch": "env", "port in launch": "rank",
     "memory in launch": "host_memory",
+    "embedding_lr in optimizer": "adamw_lr", "scale in lora": "alpha", "timeout in method": "tool_timeout",
     "beta in optimizer": "betas", "decay in optimizer": "weight_decay", "max_tokens in method": "max_completion",
 }  # fmt: skip
 """Maps a name to the setting that is meant. The key is the name alone, or the name with its clause, such as `target in
