@@ -10,7 +10,7 @@ from xpc.runtime.core.row_names import ROLES
 from xpc.runtime.features.messages.turn_names import CALLERS
 
 
-@lru_cache(maxsize=4096)  # cached, because most rows have one of a few orders of roles
+@lru_cache(maxsize=4096)  # because most rows have one of a few sequences of roles
 def order(roles: tuple[str, ...]) -> frozenset[str]:
     """Return the properties of the order of roles in a conversation, as a set of names. Each of them stands for an
     order that some chat template refuses.

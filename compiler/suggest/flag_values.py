@@ -18,8 +18,8 @@ from xpc.grammar.tree import Call, Number, Value
 NAMED = ("name", "type", "kind")
 """Keys under which other tools write a clause's choice: `optimizer { name = adamw }`."""
 CLASSES = ("component", "_component_", "_target_", "class", "class_path", "class_name")
-"""Keys under which other tools write the Python class or function that stands for a clause's choice: `optimizer { class
-= torch.optim.AdamW }`.
+"""Keys with which other tools select something by its Python class or function, where a spec has a name: `optimizer {
+class = torch.optim.AdamW }` means `optimizer adamw`.
 """
 AROUND = re.compile(r".*\.|^get_|_schedule(?:_with_warmup)?$|_?logger$|callback$", re.I)
 """A pattern for the text around a choice in the name of a function or class, such as `get_` and `_schedule_with_warmup`

@@ -152,7 +152,9 @@ def _power(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic | No
 
 
 def _malformed(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
-    """Rewrite a duration in several units, or a choice that begins with a digit, such as `16-mixed`."""
+    """Correct a value that was read as a malformed number: a duration such as `1h30m` becomes `90m`, and a choice that
+    begins with a digit, such as `16-mixed`, becomes the spec's name for it.
+    """
     span = SPAN.match(line, at)
     if span is not None:
         total = sum(int(count) * SECONDS[unit] for count, unit in re.findall(r"(\d+)([dhms])", span[0]))

@@ -96,7 +96,10 @@ def test_the_readme_names_what_is_not_in_the_bundle(tmp_path: Path) -> None:
     local = compiled(spec(train='"models/my_m" on "rows.jsonl" for 1 epochs', batch="gbs=8 micro=1"), root)[
         "README.md"
     ].decode()
-    assert "\nmodels/my\\_m is not in this bundle. On another machine, these paths are relative to the folder in `XPC" in local
+    assert (
+        "\nmodels/my\\_m is not in this bundle. On another machine, these paths are relative to the folder in `XPC"
+        in local
+    )
     hub = compiled(spec(train='qwen2.5-0.5b on "rows.jsonl" for 1 epochs', batch="gbs=8 micro=1"), root)[
         "README.md"
     ].decode()

@@ -99,7 +99,7 @@ def _source(draft: Draft, entry: Entry, raw: bool, named: Entries) -> None:
     path = table.get("path", entry if isinstance(entry.value, str) else None)
     if path is None:
         draft.error(entry, f"axolotl {axolotl_keys.VERSION} fails for a dataset without a `path`",
-                    "write the file as `path`, or `path: json` with `data_files`")  # fmt: skip
+                    "write `path: FILE`, or `path: json` with `data_files: FILE`")  # fmt: skip
         return
     kind = table.get("type")
     word = (

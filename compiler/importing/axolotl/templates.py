@@ -23,7 +23,7 @@ class Turns:
     - `text`: the Jinja expression of the text itself
     - `end`: the end-of-turn token
     - `after`: what follows the end-of-turn token, such as a newline
-    - `user_end`: the generation prompt
+    - `user_end`: the text between a user's turn and the answer, which is the generation prompt
     - `first`: the Jinja expression at the beginning of the conversation, such as `bos_token`
     """
 

@@ -150,7 +150,8 @@ def _method(draft: Draft, native: Stack, stated: dict[str, Json], why: str) -> N
             continue  # the bundle's runtime reads this setting, and TRL has no default for it
         name = row.args[0]
         if row.path == "method.level" and name not in draft.stack.fields(draft.stack.config(draft.method)):
-            # a stack without the argument of `level` always uses one ratio per token, the default of other stacks
+            # `level` decides whether the importance ratio is per token or per sequence; a stack without this choice
+            # always uses a ratio per token, which is the default of the other stacks
             continue
         if name not in stated or stated[name] == here.get(name) or (block != "method" and not draft.has(block)):
             continue

@@ -96,9 +96,9 @@ def _bundled(spec: Spec) -> tuple[dict[str, bytes], dict[str, bytes]]:
 
 
 def _labels(spec: Spec) -> dict[str, Label]:
-    """Map the name of each value, as a `Change` has it, to the place that states the value. Defaults and derived values
-    have no entry. A data source has several entries: under the name of its set (`data`), and under this name followed
-    by the source's reference or description (`data rows.jsonl`).
+    """Map the name of each value to the place in the spec that states it. The names are the names in a `Change`.
+    Defaults and derived values have no entry. A data source has several entries: the name of its set (`data`), and this
+    name followed by the source's reference or by its description (`data rows.jsonl`).
     """
     found = {str(path): value.origin.label for path, value in spec.values.items()}
     for library, table in spec.extra.items():

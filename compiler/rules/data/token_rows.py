@@ -168,7 +168,7 @@ MARKS = {
         "write -100 into `labels`, or 0 into `completion_mask`, for tokens that are not learned",
     ),
     "unlearned_end": (
-        "learned tokens at its beginning, and an end that is not learned",
+        "tokens in the loss at its beginning, but not at its end",
         "write 1 into masks, and the token into `labels`, where a token is learned",
     ),
     "various_ends": (

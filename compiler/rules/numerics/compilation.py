@@ -79,7 +79,9 @@ def _compiles(spec: Spec) -> str | None:
 
 
 def _location(spec: Spec, text: str) -> tuple[str, Label] | None:
-    """Return a pair: the name and the location of the setting that turns compilation on. None without compilation."""
+    """Return a pair: the name and the location of the setting that turns `torch.compile` on. None if no setting
+    does.
+    """
     if spec.flag("model.compile"):
         return "compile", spec.location("model.compile", text)
     name = _compiles(spec)

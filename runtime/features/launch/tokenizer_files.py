@@ -247,7 +247,7 @@ def without(bundle: Bundle, tokenizer: Tokenizer, ids: Sequence[int], most: int)
 
 
 VOCABULARIES = ("vocab", "merges", "spiece", "sentencepiece", "spm", "tekken")
-"""The beginnings of names of files with a vocabulary."""
+"""Prefixes of the names of vocabulary files, such as `vocab` in vocab.json."""
 
 
 class TokenizerFiles(Feature):
