@@ -5,7 +5,7 @@ on a line of its own; `num_train_epochs = 3` becomes `for 3 epochs` in the first
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from xpc.compiler.language.expand import expand
 from xpc.compiler.language.kinds import FLAG
@@ -86,6 +86,7 @@ def move_out(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     """Add edits to the findings about settings that stand in the block of another clause."""
     out = list(problems)
     groups: dict[tuple[str, int], list[Move]] = {}
+    source, before = None, 0
     for number, one in enumerate(out):
         move = _move(one, number) if len(groups) < MOST else None
         if move is not None and one.primary is not None:
@@ -94,7 +95,10 @@ def move_out(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
         label = out[moves[0].number].primary
         assert label is not None
         edits = _edits(label.source.text, moves)
-        if _mends(label.source, {edit for one in edits for edit in one}, len(moves)):
+        if source is not label.source:
+            source, before = label.source, _errors(label.source)
+        after = Source(source.name, applied(source.text, {edit for one in edits for edit in one}))
+        if _errors(after) <= before - len(moves):
             for move, made in zip(moves, edits, strict=True):
                 out[move.number] = evolve(out[move.number], edits=made)
     return out
@@ -149,14 +153,10 @@ def _is_bare(statement: Node) -> bool:
     return isinstance(head, Ref) and (row is None or row.kind is not FLAG)
 
 
-def _mends(source: Source, edits: Iterable[Edit], count: int) -> bool:
-    """Whether edits remove at least `count` errors about syntax and names."""
-
-    def errors(text: str) -> int:
-        file, found = parse(Source(source.name, text))
-        return len(found) + len(expand(file).problems)
-
-    return errors(applied(source.text, edits)) <= errors(source.text) - count
+def _errors(source: Source) -> int:
+    """The number of errors about syntax and names."""
+    file, found = parse(source)
+    return len(found) + len(expand(file).problems)
 
 
 def _place(source: Source, span: Span) -> tuple[Node, Body, int, bool] | None:
