@@ -13,6 +13,7 @@ from xpc.compiler.language.kinds import Amount, Weighted
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.schema import TABLE
 from xpc.compiler.language.typed import plain as typed
+from xpc.compiler.resolve.derive_method import ROOM_AFTER_PROMPT
 from xpc.compiler.stacks import Json, Stack
 
 APART = ("method.rewards", "method.steps_per_generation", "method.vllm", "method.sync_reference", "method.vllm.port",
@@ -132,6 +133,11 @@ def native_defaults(draft: Draft, native: Stack) -> None:
     if undated and not usual("average_tokens_across_devices") and not draft.has("batch.mean"):
         draft.warn(None, OF_ITS_TIME, "`average_tokens_across_devices: true` is trl 0.19's default")
     draft.default("batch.mean", "global_tokens" if usual("average_tokens_across_devices") else "local_tokens", why)
+    prompt, seq = usual("max_prompt_length"), draft.settings.get("batch.seq")
+    cuts = draft.method in ROOM_AFTER_PROMPT and seq is not None and seq.text.isdecimal()
+    if cuts and isinstance(prompt, int) and prompt >= int(seq.text) and not draft.has("method.max_prompt"):
+        draft.differs("max_prompt_length", f"not set: the default of {prompt} tokens leaves no room for an answer in "
+                      "a row that is too long; the spec's prompts have at most half of `max_length`")  # fmt: skip
     if native.name != draft.stack.name or draft.trl not in ("", number(native)):
         _method(draft, native, table, why)
         _others(draft, native, table, why)

@@ -26,10 +26,15 @@ def schedule(draft: Draft, named: Mapping[str, Entry]) -> None:
     entry, kwargs = named.get("lr_scheduler_type"), named.get("lr_scheduler_kwargs")
     if entry is not None:
         name = SCHEDULES.get(str(entry.value).lower())
+        floor = kwargs is not None and any(one.startswith("min_lr") for one in kwargs.mapping)
         if name is None:
             draft.error(entry, "xpc has no such schedule", "`xpc explain schedule` lists them")
         else:
             draft.put("schedule", name, entry)
+        if name == "cosine" and floor != ("min_lr" in str(entry.value)):
+            lack = "has no" if floor else "needs a"
+            end = "this rate" if floor else "0"
+            draft.warn(entry, f"transformers stops: its schedule {lack} final learning rate; the spec's ends at {end}")
     if kwargs is not None and kwargs.empty:
         draft.note(kwargs, NULL)
     elif kwargs is not None and not kwargs.mapping:

@@ -15,6 +15,7 @@ import os
 import sys
 import tempfile
 from enum import Enum
+from importlib import import_module
 from typing import Any
 
 os.environ.update(HF_HUB_OFFLINE="1", CUDA_VISIBLE_DEVICES="", WANDB_MODE="disabled")
@@ -38,7 +39,8 @@ def ask(method: str, path: str, *words: str) -> dict[str, Any]:
     import yaml
 
     training_args.is_torch_bf16_gpu_available = training_args.is_torch_tf32_available = lambda: True
-    kind = getattr(trl, "RewardConfig" if method == "reward" else f"{method.upper()}Config")
+    name = "RewardConfig" if method == "reward" else f"{method.upper()}Config"
+    kind = getattr(trl if hasattr(trl, name) else import_module(f"trl.experimental.{method}"), name)
     with open(path, encoding="utf-8") as handle:
         table = yaml.safe_load(handle)
     names = {one.name for one in dataclasses.fields(kind)} - {"deepspeed"}
@@ -57,7 +59,7 @@ def main() -> None:
         method, _, path = one.partition("=")
         try:
             found: dict[str, Any] = {"arguments": ask(method, path)}
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             found = {"refused": f"{type(error).__name__}: {error}"[:300]}
         print(json.dumps({"file": path, **found}))
 

@@ -5,14 +5,12 @@ including TRL's defaults.
 from __future__ import annotations
 
 import glob
-import json
 import os
-import subprocess
 from typing import Any
 
 import pytest
-from import_support import ABSENT, HARDWARE, PUBLISHED, REPOSITORY, WHERE, Imported, imported
-from interpreters import interpreter
+from import_support import ABSENT, HARDWARE, PUBLISHED, WHERE, Imported, imported
+from trl_arguments import parsed
 
 from xpc.compiler.stacks import DEFAULT
 
@@ -61,17 +59,6 @@ def recipes() -> list[str]:
     return sorted(one for one in found if "accelerate_configs" not in one)
 
 
-def answers(stack: str, requested: list[tuple[str, str]]) -> dict[str, dict[str, Any]]:
-    """Map each file to the arguments that a stack's TRL reads from it. `requested` has pairs of a file and the method
-    that the file trains.
-    """
-    program = os.path.join(REPOSITORY, "tests", "importing", "oracles", "ask_trl.py")
-    words = [f"{method}={path}" for path, method in requested]
-    done = subprocess.run([interpreter(stack), program, *words], capture_output=True, text=True, check=True)
-    lines = [json.loads(one) for one in done.stdout.splitlines() if one.startswith("{")]
-    return {one["file"]: one for one in lines}
-
-
 def differing(theirs: dict[str, Any], found: Imported, stack: str) -> dict[str, tuple[Any, Any]]:
     """The arguments whose values differ between the bundle and TRL's parser. Arguments in MACHINE, STATED, UNSAID or
     DATED are left out, for the reasons given there.
@@ -104,7 +91,7 @@ def test_trls_own_parser_makes_the_arguments_of_the_bundle() -> None:
     drafts = {path: _imported(path) for path in recipes()}
     for stack in sorted({one.draft.stack.name for one in drafts.values()}):
         requested = [(path, one.draft.method) for path, one in drafts.items() if one.draft.stack.name == stack]
-        for path, answer in answers(stack, requested).items():
+        for path, answer in parsed(stack, requested).items():
             found = drafts[path]
             if "refused" in answer:  # TRL refuses the file: no batch is divisible by 14 completions per prompt
                 assert found.errors, (path, answer["refused"])

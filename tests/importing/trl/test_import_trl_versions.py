@@ -17,38 +17,9 @@ from xpc.compiler.language.methods import METHODS
 
 sys.path.append(oracle_support.FOLDER)
 
+from trl_arguments import ONE_PROCESS, differing
 from trl_cases import CASES, HEAD
 
-MACHINE = ("accelerator_config", "dataloader_pin_memory", "use_cpu", "output_dir", "run_name")
-"""Arguments that depend on the machine, or name the run."""
-UNUSED = {
-    "ref_model_mixup_alpha": "`sync_ref_model` is off",
-    "ref_model_sync_steps": "`sync_ref_model` is off",
-    "per_device_eval_batch_size": "nothing is evaluated",
-    "hub_private_repo": "nothing is pushed",
-    "logging_nan_inf_filter": "a bundle reports a loss that is not a number",
-    "ddp_find_unused_parameters": "the Trainer turns it off where weights are recomputed",
-    "vllm_gpu_memory_utilization": "`use_vllm` is off",
-}
-"""Maps arguments to the reason why they do not change what these files train."""
-UNSET = {
-    "tf32": False,
-    "eval_packing": False,
-    "completion_only_loss": False,
-    "gradient_checkpointing_kwargs": {"use_reentrant": True},
-    "activation_checkpointing_kwargs": {"use_reentrant": False},  # transformers 5: modeling_utils.py
-}
-"""Maps arguments whose default is None to the value that TRL uses instead of None."""
-SPELLED: dict[str, dict[str, Any]] = {
-    "include_num_input_tokens_seen": {"no": False},
-    "lr_scheduler_kwargs": {"{}": None},
-    "loss_type": {"['sigmoid']": "sigmoid", "['ipo']": "ipo"},
-}
-"""Maps an argument to a mapping of values: as another TRL version writes them, to the current way of writing them."""
-KNOWN = {(method, "remove_unused_columns") for method in ("kto", "orpo", "cpo")}
-"""Pairs of a method and an argument: TRL's trainer of the method itself turns the argument off."""
-ONE_PROCESS = {"0.22": {"average_tokens_across_devices"}}
-"""Maps a TRL version to arguments. In a run of one process, such as the recorded one, transformers turns them off."""
 REWARDS = "reward_funcs:\n- accuracy\n"
 
 
@@ -62,14 +33,6 @@ def test_every_case_has_an_answer() -> None:
     assert set(answers()) == set(CASES)
 
 
-def plain(key: str, value: Any) -> Any:
-    """The value of the argument `key` as the newest TRL spells it. None becomes the value that TRL uses instead of
-    None.
-    """
-    value = SPELLED.get(key, {}).get(str(value), value)
-    return UNSET.get(key) if value is None else value
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_a_bundle_has_the_arguments_of_the_version(case: str) -> None:
     version, method, text = CASES[case]
@@ -77,19 +40,8 @@ def test_a_bundle_has_the_arguments_of_the_version(case: str) -> None:
     rewards = REWARDS if METHODS[method].grouped else ""
     found = imported(HEAD + text + rewards, "--trl", version, "--method", method, "--hardware", "2 x h100-80gb")
     assert not found.errors, found.errors
-    ignored = {
-        *MACHINE,
-        *UNUSED,
-        *ONE_PROCESS.get(version, ()),
-        *([] if theirs["gradient_checkpointing"] else ["gradient_checkpointing_kwargs"]),
-    }
-    differing = {
-        key: (theirs[key], ours)
-        for key, ours in found.arguments.items()
-        if key in theirs and key not in ignored and (method, key) not in KNOWN
-        if plain(key, theirs[key]) != plain(key, ours)
-    }
-    assert differing == {}
+    ignored = ONE_PROCESS.get(version, ())
+    assert differing(theirs, found, method, ignored) == {}
 
 
 @pytest.mark.parametrize(("value", "wrong"), [("sequence", False), ("token", False), ("word", True)])
