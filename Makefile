@@ -180,7 +180,7 @@ fuzz: $(VENV)/ready ## pass 100,000 hostile inputs through the complete compiler
 differential: $(VENV)/ready $(OTHERS:=/ready) ## try 20,000 random specs in the libraries, and train a step of 600 of them; writes differential/
 	$(BIN)/python tests/proof/differential/differential.py --accepted 20000 --steps 600 --out differential
 
-soak: $(VENV)/ready $(OTHERS:=/ready) ## run the randomized tests with new seeds for MINUTES=60: faults, properties, growth rates, fuzzer, differential test; writes soak/
+soak: $(VENV)/ready $(OTHERS:=/ready) ## run the randomized tests with new seeds for MINUTES=60: faults, properties, growth rates, fuzzer, imports, differential test; writes soak/
 	$(BIN)/python tests/soak.py --minutes $(or $(MINUTES),60) --out soak
 
 resolve: $(VENV)/ready ## check with PyPI that every requirements file of a bundle can be installed; writes docs/requirements.md

@@ -2,8 +2,10 @@
 
     python tests/soak.py --minutes 60 --out soak
 
-Five kinds of tests (pieces) run in turn, each time with another random seed: faults (training runs that are killed,
-stopped or damaged), properties (hypothesis), growth rates, the fuzzer, and the differential test against the libraries.
+Six kinds of tests (pieces) run in turn, each time with another random seed: faults (training runs that are killed,
+stopped or damaged), properties (hypothesis), growth rates, the fuzzer, the differential test against the libraries, and
+imports (random files, compared with TRL's parser, and with axolotl and LLaMA-Factory if `make oracles` has installed
+them; a skipped test means that it has not).
 OUT/soak.jsonl gets a line of JSON per piece, with the command that repeats it; the output of a failed piece is printed
 and kept in OUT. The exit status is 1 if any piece failed. Add each failure to the tests as a fixed case.
 """
@@ -47,6 +49,10 @@ def pieces(seed: int) -> dict[str, list[str]]:
         "fuzz": [sys.executable, "tests/fuzz/fuzz.py", "--inputs", "10000", "--jobs", "2", "--seed", str(seed)],
         "growth": [*test, "-m", "nightly", "tests/security/test_growth_rates.py"],
         "faults": [*test, "-m", "slow", "-n", "2", "--dist", "loadfile", "tests/faults"],
+        "imports": [
+            *test, "-rs", "-m", "slow", "-n", "2", "tests/importing/trl/test_import_crossover.py",
+            "tests/importing/test_import_crossover_tools.py",
+        ],
         "differential": [
             sys.executable, "tests/proof/differential/differential.py", "--accepted", "600", "--steps", "24",
             "--seed", str(seed),

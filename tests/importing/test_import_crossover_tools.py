@@ -28,8 +28,8 @@ pytestmark = pytest.mark.slow
 
 FILES = 200
 STRUCTURE = {
-    "axolotl": {"adapter", "base_model", "datasets", "test_datasets", "pretraining_dataset", "rl", "plugins", "reward_model",
-                "deepspeed", "special_tokens", "tokenizer_config", "lora_model_dir"},
+    "axolotl": {"adapter", "base_model", "datasets", "test_datasets", "pretraining_dataset", "rl", "plugins",
+                "reward_model", "deepspeed", "special_tokens", "tokenizer_config", "lora_model_dir"},
     "llamafactory": {"model_name_or_path", "stage", "dataset", "dataset_dir", "template", "finetuning_type",
                      "deepspeed", "adapter_name_or_path", "reward_model", "eval_dataset", *SECOND} - {"learning_rate"},
 }  # fmt: skip

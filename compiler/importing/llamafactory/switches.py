@@ -61,24 +61,23 @@ def swanlab(draft: Draft, named: Entries) -> None:
 
 
 def trainers(draft: Draft, rest: Entries, named: Entries) -> Entries:
-    """The keys that are the trainer's arguments. `gradient_checkpointing: false` is omitted, because it does not turn
-    off checkpointing in the older layout.
+    """The keys that are the trainer's arguments. The older layout ignores `gradient_checkpointing: false`, and without
+    `gradient_checkpointing: true` also `gradient_checkpointing_kwargs`.
 
     Source: model/model_utils/checkpointing.py (`prepare_model_for_training`).
     """
-    one = named.get("gradient_checkpointing")
-    if one is None or boolean(one) is not False or "train_dataset" in named:
+    if "train_dataset" in named or has_needed(named, "gradient_checkpointing"):
         return rest
+    one, kwargs = named.get("gradient_checkpointing"), named.get("gradient_checkpointing_kwargs")
+    draft.note(kwargs, "read only with `gradient_checkpointing: true`")
     if has_needed(named, "disable_gradient_checkpointing"):
         draft.note(one, "`disable_gradient_checkpointing` turns it off")
-    else:
-        why = (
-            "`false` has no effect: LLaMA-Factory recomputes activations by default, and so does the spec; only "
-            "`disable_gradient_checkpointing` turns this off"
-        )
+    elif one is not None and boolean(one) is False:
+        why = "`false` has no effect: LLaMA-Factory recomputes activations by default, and so does the spec; only "
+        why += "`disable_gradient_checkpointing` turns this off"
         draft.note(one, why)
         draft.warn(one, why)
-    return {key: entry for key, entry in rest.items() if entry is not one}
+    return {key: entry for key, entry in rest.items() if entry is not one and entry is not kwargs}
 
 
 def recomputing(draft: Draft, named: Entries) -> None:
@@ -107,11 +106,8 @@ def layout(draft: Draft, entries: Entries) -> None:
     """Report errors for keys of the older layout in a file of the newer layout, which LLaMA-Factory refuses."""
     for key, entry in entries.items() if "train_dataset" in entries else ():
         if key not in SECOND and entry.value is not None:
-            draft.error(
-                entry,
-                "LLaMA-Factory 0.9.5 has no such key in a file with `train_dataset`, and refuses this file",
-                "leave it out",
-            )
+            why = "LLaMA-Factory 0.9.5 has no such key in a file with `train_dataset`, and refuses this file"
+            draft.error(entry, why, "leave it out")
 
 
 def saved_by_epochs(draft: Draft, entry: Entry | None, epochs: Entry | None) -> None:

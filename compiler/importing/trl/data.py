@@ -278,13 +278,9 @@ def _single(draft: Draft, entry: Entry, named: Entries) -> None:
         draft.sources.append(found)
     several = named.get("dataset_configs")
     if several is not None:
-        draft.note(
-            several,
-            "TRL's scripts read this key only with a `dataset_mixer`; for one configuration, write `dataset_config`",
-        )
-        draft.warn(
-            several, "the scripts do not read this key with `dataset_name`", "`dataset_config` names the configuration"
-        )
+        why = "TRL's scripts read this key only with a `dataset_mixer`"
+        draft.note(several, why)
+        draft.warn(several, why, "`dataset_config` names the configuration")
 
 
 def _file(draft: Draft, entry: Entry) -> None:

@@ -327,11 +327,8 @@ def targets(draft: Draft, entry: Entry | None, linear: tuple[str, ...] = ("all-l
                     "lora.within", "language_model", entry, "the pattern matches only modules of the language model"
                 )
         elif any(re.search(r"[\\^$*+?()|]|\[", one) for one in names):
-            draft.error(
-                entry,
-                "a spec lists names of modules, and cannot match them by a pattern",
-                "write `lora_target_modules: all-linear`",
-            )
+            why = "a spec lists names of modules, and cannot match them by a pattern"
+            draft.error(entry, why, "write `lora_target_modules: all-linear`")
         else:
             draft.put("lora.targets", tuple(names), entry)
         return

@@ -26,15 +26,16 @@ def schedule(draft: Draft, named: Mapping[str, Entry]) -> None:
     entry, kwargs = named.get("lr_scheduler_type"), named.get("lr_scheduler_kwargs")
     if entry is not None:
         name = SCHEDULES.get(str(entry.value).lower())
-        floor = kwargs is not None and any(one.startswith("min_lr") for one in kwargs.mapping)
+        given = "" if kwargs is None else " ".join(kwargs.mapping)
         if name is None:
             draft.error(entry, "xpc has no such schedule", "`xpc explain schedule` lists them")
         else:
             draft.put("schedule", name, entry)
-        if name == "cosine" and floor != ("min_lr" in str(entry.value)):
-            lack = "has no" if floor else "needs a"
-            end = "this rate" if floor else "0"
+        if name == "cosine" and ("min_lr" in given) != ("min_lr" in str(entry.value)):
+            lack, end = ("has no", "this rate") if "min_lr" in given else ("needs a", "0")
             draft.warn(entry, f"transformers stops: its schedule {lack} final learning rate; the spec's ends at {end}")
+        elif "warmup_with_min_lr" in str(entry.value) and "warmup_lr" not in given:
+            draft.differs("lr_scheduler_type", "this schedule is one step ahead of the spec's cosine", entry)
     if kwargs is not None and kwargs.empty:
         draft.note(kwargs, NULL)
     elif kwargs is not None and not kwargs.mapping:
@@ -98,26 +99,24 @@ def warmup(draft: Draft, steps: Entry | None, ratio: Entry | None) -> None:
     """Set the warm-up. As in transformers, a `warmup_steps` above 0 overrides `warmup_ratio`, and below 1 it is a share
     of the run.
     """
-    count = number(steps) if steps is not None and not steps.empty else None
-    share = number(ratio) if ratio is not None and not ratio.empty else None
+    count, share = (number(one) if one is not None and not one.empty else None for one in (steps, ratio))
     for one, value in ((steps, count), (ratio, share)):
         if one is not None and one.empty:
             draft.note(one, NULL)
         elif one is not None and (value is None or value < 0):
             draft.error(one, "the value must be a number that is not negative")
             return
-    if steps is not None and count:
+    if count:
         draft.put("schedule.warmup", Amount("share", count) if count < 1 else Amount("count", int(count)), steps)
-        if ratio is not None and share:
+        if share is not None:
             draft.note(ratio, "`warmup_steps` is above 0, and overrides this key")
+        if share:
             draft.warn(ratio, f"`warmup_steps: {count}` decides, as in transformers")
-        elif ratio is not None and share is not None:
-            draft.note(ratio, "`warmup_steps` decides")
-    elif ratio is not None and share is not None:
+    elif share is not None:
         draft.put("schedule.warmup", Amount("share", share) if share else Amount("count", 0), ratio)
-        if steps is not None and count is not None:
+        if count is not None:
             draft.note(steps, "`warmup_ratio` decides")
-    elif steps is not None and count is not None:
+    elif count is not None:
         draft.put("schedule.warmup", Amount("count", 0), steps)
 
 

@@ -344,10 +344,7 @@ def precision(draft: Draft, why: str) -> None:
         draft.default("precision", "fp32", why)
         return
     if stated is not None and stated.entry is not None:
-        draft.warn(
-            stated.entry,
-            f"weights in {dtype.text} compute in {dtype.text} anyway, also in the spec",
-        )
+        draft.warn(stated.entry, f"weights in {dtype.text} compute in {dtype.text} anyway, also in the spec")
         draft.mark(stated.entry, MAPPED, f"precision = {dtype.text}")
     draft.settings.pop("precision", None)
     draft.put("precision", dtype.text, None, "the computation has the dtype of the weights")

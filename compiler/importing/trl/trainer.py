@@ -55,13 +55,11 @@ def arguments(draft: Draft, entries: Entries) -> None:
     """Import every key of the trainer: first keys that depend on each other in groups, such as the keys about the
     schedule, and then each remaining key.
     """
-    for old, new in RENAMES.items():
-        if old in entries and new in entries and entries[old].value == entries[new].value:
-            draft.note(entries[old], f"`{new}` says the same")
-        elif old in entries and new in entries:
-            draft.error(
-                entries[old], f"`{new}` on line {entries[new].line} sets the same argument", "keep one of the two"
-            )
+    for old, new in ((entries.get(old), entries.get(new)) for old, new in RENAMES.items()):
+        if old is not None and new is not None and old.value == new.value:
+            draft.note(old, f"`{new.key}` says the same")
+        elif old is not None and new is not None:
+            draft.error(old, f"`{new.key}` on line {new.line} sets the same argument", "keep one of the two")
     named = canonical(entries)
     for part in (_length, _precision, _optimizer, schedule.schedule, switches.intervals, switches.trackers,
                  switches.checkpointing, switches.packing, switches.switches, switches.hub, switches.accelerator,

@@ -185,3 +185,9 @@ def test_weights_that_are_quantized_already_get_no_second_quantization(model: st
     assert not found.errors, found.errors
     assert f"\n{kind} {{" in found.text
     assert found.outcomes["quantization_bit"] == ("irrelevant" if kind == "lora" else "mapped")
+
+
+@pytest.mark.parametrize(("more", "reentrant"), [("", True), ("gradient_checkpointing: true\n", False)])
+def test_arguments_of_checkpointing_need_the_trainers_own_checkpointing(more: str, reentrant: bool) -> None:
+    found = imported(FACTORY + more + "gradient_checkpointing_kwargs: {use_reentrant: false}\n", *HARDWARE)
+    assert found.arguments["activation_checkpointing_kwargs"] == {"use_reentrant": reentrant}

@@ -52,6 +52,7 @@ FIXED: tuple[File, ...] = (
     ("sft", {"gradient_checkpointing_kwargs": {"use_reentrant": False}}),
     ("kto", {"max_length": 512}),
     ("dpo", {"lr_scheduler_type": "cosine_with_min_lr"}),
+    ("dpo", {"lr_scheduler_type": "cosine_warmup_with_min_lr", "lr_scheduler_kwargs": {"min_lr_rate": 0.1}}),
 )
 """Files that an import once read differently from TRL without reporting the difference."""
 CHOICES = 12

@@ -67,3 +67,21 @@ def test_keys_without_a_number_or_with_false_leave_the_default_of_the_version(
 ) -> None:
     found = imported(HEAD + more, "--trl", version, "--method", "sft", "--hardware", "2 x h100-80gb")
     assert {key: found.arguments[key] for key in expected} == expected
+
+
+@pytest.mark.parametrize(("method", "more", "reported"), [
+    ("kto", "max_length: 512\n", "max_prompt_length"),
+    ("kto", "max_length: 1024\n", ""),
+    ("dpo", "max_length: 512\n", ""),
+    ("sft", "lr_scheduler_type: cosine_with_min_lr\n", "transformers stops: its schedule needs a final learning rate"),
+    ("sft", "lr_scheduler_type: cosine\nlr_scheduler_kwargs: {min_lr_rate: 0.1}\n", "schedule has no final learning"),
+    ("sft", "lr_scheduler_type: cosine_with_min_lr\nlr_scheduler_kwargs: {min_lr_rate: 0.1}\n", ""),
+    ("sft", "lr_scheduler_type: cosine_warmup_with_min_lr\nlr_scheduler_kwargs: {min_lr_rate: 0.1}\n", "one step"),
+])  # fmt: skip
+def test_a_default_or_schedule_with_which_trl_could_not_train_is_reported(
+    method: str, more: str, reported: str
+) -> None:
+    found = imported(HEAD + more, "--trl", "0.24", "--method", method, "--hardware", "2 x h100-80gb")
+    assert not found.draft.wrong
+    assert len(found.messages) == bool(reported), found.messages
+    assert reported in "".join(found.messages)
