@@ -59,10 +59,15 @@ CHOICES = 12
 """An argument with more choices, such as `optim`, gets its values only from trl_values.toml."""
 
 
+def written_values() -> dict[str, Any]:
+    """The content of trl_values.toml."""
+    with open(os.path.join(oracle_support.FOLDER, "trl_values.toml"), "rb") as handle:
+        return tomllib.load(handle)
+
+
 def values(stack: str, method: str) -> dict[str, list[Any]]:
     """The values of each argument that the stack's class of a method has."""
-    with open(os.path.join(oracle_support.FOLDER, "trl_values.toml"), "rb") as handle:
-        table = tomllib.load(handle)
+    table = written_values()
     table["loss_type"] = table["loss_type"].get(method, [])
     out = {}
     for name, argument in stack_of(stack).fields(stack_of(stack).config(method)).items():
@@ -109,6 +114,11 @@ def answers(stack: str, files: list[File], folder: Path) -> list[dict[str, Any] 
         requested.append((str(path), method))
     found = parsed(stack, requested)
     return [found[path].get("arguments") for path, _ in requested]
+
+
+def test_every_value_is_of_an_argument_of_some_stack() -> None:
+    known = {name for stack in STACKS for method in methods_of(stack) for name in values(stack, method)}
+    assert {*written_values()} - known == set()
 
 
 @pytest.mark.parametrize("stack", STACKS)
