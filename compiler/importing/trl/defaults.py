@@ -134,8 +134,8 @@ def native_defaults(draft: Draft, native: Stack) -> None:
         draft.warn(None, OF_ITS_TIME, "`average_tokens_across_devices: true` is trl 0.19's default")
     draft.default("batch.mean", "global_tokens" if usual("average_tokens_across_devices") else "local_tokens", why)
     prompt, seq = usual("max_prompt_length"), draft.settings.get("batch.seq")
-    cuts = draft.method in ROOM_AFTER_PROMPT and seq is not None and seq.text.isdecimal()
-    if cuts and isinstance(prompt, int) and prompt >= int(seq.text) and not draft.has("method.max_prompt"):
+    most = int(seq.text) if draft.method in ROOM_AFTER_PROMPT and seq is not None and seq.text.isdecimal() else None
+    if most is not None and isinstance(prompt, int) and prompt >= most and not draft.has("method.max_prompt"):
         draft.differs("max_prompt_length", f"not set: the default of {prompt} tokens leaves no room for an answer in "
                       "a row that is too long; the spec's prompts have at most half of `max_length`")  # fmt: skip
     if native.name != draft.stack.name or draft.trl not in ("", number(native)):
