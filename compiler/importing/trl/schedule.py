@@ -96,7 +96,7 @@ def _argument(draft: Draft, name: str, entry: Entry) -> None:
 
 
 def warmup(draft: Draft, steps: Entry | None, ratio: Entry | None) -> None:
-    """Set the warm-up. As in transformers, a `warmup_steps` above 0 overrides `warmup_ratio`, and below 1 it is a share
+    """Set the warm-up. As in transformers 4, `warmup_steps` above 0 overrides `warmup_ratio`, and below 1 it is a share
     of the run.
     """
     count, share = (number(one) if one is not None and not one.empty else None for one in (steps, ratio))
@@ -111,7 +111,8 @@ def warmup(draft: Draft, steps: Entry | None, ratio: Entry | None) -> None:
         if share is not None:
             draft.note(ratio, "`warmup_steps` is above 0, and overrides this key")
         if share:
-            draft.warn(ratio, f"`warmup_steps: {count}` decides, as in transformers")
+            why = "it decides in the spec and in transformers 4; in transformers 5, `warmup_ratio` decides"
+            draft.differs("warmup_steps", why, ratio)
     elif share is not None:
         draft.put("schedule.warmup", Amount("share", share) if share else Amount("count", 0), ratio)
         if count is not None:

@@ -191,3 +191,9 @@ def test_weights_that_are_quantized_already_get_no_second_quantization(model: st
 def test_arguments_of_checkpointing_need_the_trainers_own_checkpointing(more: str, reentrant: bool) -> None:
     found = imported(FACTORY + more + "gradient_checkpointing_kwargs: {use_reentrant: false}\n", *HARDWARE)
     assert found.arguments["activation_checkpointing_kwargs"] == {"use_reentrant": reentrant}
+
+
+def test_two_kinds_of_warmup_are_a_difference_between_versions_of_transformers() -> None:
+    found = imported(FACTORY + "warmup_steps: 10\nwarmup_ratio: 0.1\n", *HARDWARE)
+    assert found.arguments["warmup_steps"] == 10
+    assert "in transformers 5, `warmup_ratio` decides" in found.draft.differences["warmup_steps"]
