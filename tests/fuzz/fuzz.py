@@ -162,10 +162,10 @@ class Counts:
 
 def examine(data: bytes, every_format: bool = False) -> Checked:
     """Compile one input. Raises Failure for an exception, for a wrong diagnostic or bundle, or if the compilation takes
-    more than one CPU second.
+    more than two CPU seconds.
     """
     try:
-        with limited(1.0):
+        with limited(2.0):
             return _examine(data, every_format)
     except TooLong as error:
         raise Failure(str(error)) from error

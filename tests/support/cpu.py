@@ -1,8 +1,7 @@
 """Limit the CPU time of a call, to find inputs for which the call hangs. On a busy machine, a call takes much more
 wall-clock time, but only slightly more CPU time.
 
-It needs more CPU time if two processes share a core. Therefore the tests allow ten seconds. The fuzzer allows one
-second.
+It needs more CPU time if two processes share a core. Therefore the tests allow ten seconds, and the fuzzer allows two.
 """
 
 from __future__ import annotations
