@@ -191,6 +191,9 @@ class Facts:
 
     # Trainers
     assistant_only_loss: bool
+    marks_templates: bool
+    """Whether TRL replaces a known chat template by a version with `{% generation %}` marks, for assistant-only loss.
+    """
     eos_token: bool
     reads_labels: bool
     """Whether the trainer reads the labels of tokenized rows in every run, also with packing and with Liger."""

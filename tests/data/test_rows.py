@@ -306,12 +306,13 @@ def test_templates_are_those_that_trl_knows():
         with open(os.path.join(location, "chat_templates", files[name]), encoding="utf-8") as handle:
             template = handle.read()
         digests.add(sha256(template.encode()).hexdigest()[:16])
-        assert templates.trainable(template)
-        assert templates.trainable(template.replace("\n", "\r\n"))
+        assert templates.trainable(template, replaces=True)
+        assert templates.trainable(template.replace("\n", "\r\n"), replaces=True)
+        assert not templates.trainable(template, replaces=False)
     assert digests == templates.replaced()
     for name in ("llama3_1.jinja", "llama3_2.jinja"):
         with open(os.path.join(location, "chat_templates", name), encoding="utf-8") as handle:
-            assert not templates.trainable(handle.read())
+            assert not templates.trainable(handle.read(), replaces=True)
 
 
 PROGRAM = """

@@ -10,7 +10,7 @@ from xpc.compiler.data.rows import conversational
 from xpc.compiler.language.setting import FlagPath
 from xpc.compiler.registry.chat_templates import alike, native
 from xpc.compiler.rules.core.conditions import chosen
-from xpc.compiler.rules.core.replaced_templates import MARK, UNMARKED, trainable
+from xpc.compiler.rules.core.replaced_templates import MARK, trainable, trainable_model
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 from xpc.compiler.spec.resources import DataSource
@@ -69,37 +69,41 @@ def _is_plain(source: DataSource) -> bool:
 
 @rule("XP506", "template-without-generation-marks")
 def template_marks(spec: Spec) -> Iterator[Finding]:
-    """`assistant_only` needs a chat template with `{% generation %}` marks. trl recognizes some templates by their
-    exact text (Qwen 2.5 and 3, Llama 3, Gemma, Phi 3 and others), and replaces each by a version with marks. It does
-    not recognize the templates of Llama 3.1 and 3.2. If xpc cannot read a model's template, the bundle's preflight
-    checks it.
+    """`assistant_only` needs a chat template with `{% generation %}` marks. On trl-1.16, trl recognizes some templates
+    by their exact text (Qwen 2.5 and 3, Llama 3, Gemma, Phi 3 and others), and replaces each by a version with marks.
+    It does not recognize the templates of Llama 3.1 and 3.2. On trl-0.24, trl replaces no template, so the template
+    itself must have the marks, as xpc's built-in templates do. If xpc does not know a model's template, the bundle's
+    preflight checks it. On trl-0.18, `assistant_only` cannot be used (XP601).
 
     Why it is bad: without `{% generation %}` marks, the assistant's tokens cannot be found.
 
-    Without this rule: ValueError after the model is loaded.
+    Without this rule: after the model is loaded, ValueError (trl 1.16), or RuntimeError at the first row (trl 0.24).
 
-    Source: trl 1.16 `chat_template_utils.py` (`get_training_chat_template`); confirmed by running it.
+    Source: trl 1.16 `chat_template_utils.py` (`get_training_chat_template`), trl 0.24 `sft_trainer.py`
+    (`tokenize_fn`); confirmed by running both.
     """
-    if not spec.flag("method.assistant_only"):
+    facts, template, name = spec.stack.facts, spec.chat_template, native(spec.model.name)
+    if not (spec.flag("method.assistant_only") and facts.assistant_only_loss) or _marked(spec, facts.marks_templates):
         return
+    ways = [f"write `chat_template = {name}`, its family's template with the marks"] if name else []
+    if not name and template is not None and (name := alike(template)):
+        ways.append(f"write `chat_template = {name}`, which has the marks and the same control tokens")
+    if _marked(spec, True):
+        ways.append(f"write `target {able(lambda one: one.facts.marks_templates)}`, on which trl adds the marks")
+    ways.append("put {% generation %} ... {% endgeneration %} around the assistant's text, in a template of your own")
+    yield Finding(
+        spec.location("model.chat_template", "has no {% generation %} marks"),
+        "`assistant_only` needs a template that marks the assistant's turns",
+        ", or ".join(ways),
+        (spec.label("method.assistant_only", "set here"),),
+    )
 
-    template = spec.chat_template
-    if template is not None:
-        unmarked = not trainable(template)
-    else:
-        unmarked = bool(spec.model.chat) and spec.model.name.startswith(UNMARKED)
-    if unmarked:
-        name = native(spec.model.name)
-        family = f"write `chat_template = {name}`, its family's template with the marks, or " if name else ""
-        if not name and template is not None and (name := alike(template)):
-            family = f"write `chat_template = {name}`, which has the marks and the same control tokens, or "
-        yield Finding(
-            spec.location("model.chat_template", "has no {% generation %} marks"),
-            "`assistant_only` needs a template that marks the assistant's turns",
-            family
-            + "put {% generation %} ... {% endgeneration %} around the assistant's text, in a template of your own",
-            (spec.label("method.assistant_only", "set here"),),
-        )
+
+def _marked(spec: Spec, replaces: bool) -> bool:
+    """Whether the chat template marks the assistant's turns, in a stack that replaces known templates or does not."""
+    if (template := spec.chat_template) is not None:
+        return trainable(template, replaces)
+    return not spec.model.chat or trainable_model(spec.model.name, replaces)
 
 
 @rule("XP601", "loss-mask-not-in-the-target")
