@@ -140,6 +140,9 @@ def _show(
     if errors:
         show(f"`xpc check` finds {_counted(len(errors), 'error')} in the spec:", sys.stderr)
         show_rendered(render(errors, "concise"), sys.stderr)
+        target = draft.settings.get("target")
+        if target is not None and target.why:
+            show(f"the target is {target.text}, because {target.why}; `--target` chooses another", sys.stderr)
 
 
 def _counted(number: int, noun: str) -> str:

@@ -6,9 +6,11 @@ import importlib.util
 import json
 import os
 import re
+import subprocess
 from hashlib import sha256
 from pathlib import Path
 
+import interpreters
 import pytest
 from case_support import spec
 from compile_support import NOWHERE, checked, errors, put
@@ -313,6 +315,25 @@ def test_templates_are_those_that_trl_knows():
     for name in ("llama3_1.jinja", "llama3_2.jinja"):
         with open(os.path.join(location, "chat_templates", name), encoding="utf-8") as handle:
             assert not templates.trainable(handle.read(), replaces=True)
+
+
+@pytest.mark.parametrize("target", interpreters.installed())
+def test_only_a_stack_with_training_templates_adds_marks(target):
+    code = "import importlib.util as u; print(u.find_spec('trl').origin)"
+    done = subprocess.run([interpreters.interpreter(target), "-c", code], capture_output=True, text=True, check=True)
+    location = os.path.join(os.path.dirname(done.stdout.strip()), "trainer", "sft_trainer.py")
+    with open(location, encoding="utf-8") as handle:
+        assert ("get_training_chat_template(" in handle.read()) is stacks.load(target).facts.marks_templates
+
+
+@pytest.mark.parametrize(
+    ("model", "replaces", "found"),
+    [("qwen2.5-0.5b-instruct", True, True), ("qwen2.5-0.5b-instruct", False, False),
+     ("llama-3-8b-instruct", False, False), ("llama-3.1-8b-instruct", True, False),
+     ("smollm3-3b", False, True), ("phi-4", False, True)],
+)  # fmt: skip
+def test_marks_in_the_template_of_a_registered_model(model, replaces, found):
+    assert templates.trainable_model(model, replaces) is found
 
 
 PROGRAM = """

@@ -311,3 +311,19 @@ def test_data_that_is_a_file_is_quoted(tmp_path, monkeypatch, capsys):
     for name, written in (("data/rows.jsonl", '"data/rows.jsonl"'), ("rows", '"rows"'), ("org/rows", "org/rows")):
         main(["import", "r.yaml", "--hardware", "8 x h100-80gb", "--data", name])
         assert f"train Qwen/Qwen2.5-3B on {written}" in capsys.readouterr().out
+
+
+def test_a_refused_spec_has_the_reason_of_its_target(here, capsys):
+    body = "model_name_or_path: Qwen/Qwen2.5-0.5B-Instruct\ndataset_name: trl-lib/Capybara\ntorch_dtype: bfloat16\n"
+    (here / "answers.yaml").write_text(
+        body + "output_dir: out\nassistant_only_loss: true\noverwrite_output_dir: true\n"
+    )
+    status, _, err = run("answers.yaml", "-o", "x.xp", capsys=capsys)
+    assert status == 1
+    assert "wrote x.xp" in err
+    assert "XP506" in err
+    assert "trl-0.24 adds no marks" in err
+    assert "the target is trl-0.24, because the file's keys fit trl 0.19 to 0.26; `--target` chooses another" in err
+    status, _, err = run("answers.yaml", "-o", "y.xp", "--target", "trl-0.24", capsys=capsys)
+    assert (status, "the target is" in err) == (1, False)
+    assert run("answers.yaml", "-o", "z.xp", "--target", "trl-1.16", capsys=capsys)[0] == 0

@@ -335,7 +335,7 @@ def finish(draft: Draft, overrides: Overrides, found: Machines) -> None:
     if draft.has("model.rope") and any(map(draft.has, ADAPTERS)) and not draft.has("save.merge"):
         draft.put("save.merge", True, None, "the saved adapter lacks the RoPE scaling")
     if draft.stack.name != stacks.DEFAULT or overrides.target is not None:
-        draft.put("target", draft.stack.name)
+        draft.put("target", draft.stack.name, None, versions.dated(draft, overrides))
 
 
 def known(draft: Draft, *more: Iterable[str]) -> list[str]:

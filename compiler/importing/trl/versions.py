@@ -8,9 +8,10 @@ uses, and `--trl VERSION` selects another.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.overrides import Overrides
 from xpc.compiler.importing.text.entries import Entry
 from xpc.compiler.importing.text.values import RENAMES
 from xpc.grammar.package_data import read_json
@@ -216,7 +217,19 @@ def _shown(value: object) -> str:
     return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _span(versions: list[str]) -> str:
+def dated(draft: Draft, overrides: Overrides) -> str:
+    """Why the spec has the target of an older version of TRL. "" if `--target` names it, or if no version is known."""
+    if overrides.target is not None or not draft.fitting:
+        return ""
+    return f"`--trl` names trl {overrides.trl}" if overrides.trl else _fits(draft)
+
+
+def _fits(draft: Draft) -> str:
+    pinned = f"{draft.pinned} and " if draft.pinned else ""
+    return f"{pinned}the file's keys fit {_span(draft.fitting)}"
+
+
+def _span(versions: Sequence[str]) -> str:
     return f"trl {versions[0]}" + (f" to {versions[-1]}" if len(versions) > 1 else "")
 
 
@@ -227,11 +240,8 @@ def report(draft: Draft, names: Collection[str], on: Collection[str]) -> None:
     different = moved(draft.method, draft.fitting, names, on)
     if not different:
         return
-    span = _span(list(draft.fitting))
-    open_ = list(draft.fitting) == since(draft.method)
-    why = "none of its keys shows the version" if open_ else f"its keys fit {span}"
-    if draft.pinned:
-        why = f"{draft.pinned} and the file's keys fit {span}"
+    open_ = list(draft.fitting) == since(draft.method) and not draft.pinned
+    why = "none of its keys shows the version" if open_ else _fits(draft)
     for name, values in different.items():
         draft.dated[name] = f"not set; its default is {', '.join(values)}; the spec has the default of trl {draft.trl}"
     draft.warn(

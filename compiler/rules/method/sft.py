@@ -88,12 +88,14 @@ def template_marks(spec: Spec) -> Iterator[Finding]:
     ways = [f"write `chat_template = {name}`, its family's template with the marks"] if name else []
     if not name and template is not None and (name := alike(template)):
         ways.append(f"write `chat_template = {name}`, which has the marks and the same control tokens")
+    unlike = ""
     if _marked(spec, True):
+        unlike = f", and {spec.stack.name} adds no marks to it"
         ways.append(f"write `target {able(lambda one: one.facts.marks_templates)}`, on which trl adds the marks")
     ways.append("put {% generation %} ... {% endgeneration %} around the assistant's text, in a template of your own")
     yield Finding(
         spec.location("model.chat_template", "has no {% generation %} marks"),
-        "`assistant_only` needs a template that marks the assistant's turns",
+        "`assistant_only` needs a template that marks the assistant's turns" + unlike,
         ", or ".join(ways),
         (spec.label("method.assistant_only", "set here"),),
     )

@@ -45,6 +45,8 @@ PROOFS: tuple[Proof, ...] = (
     Proof("S03", "XP504", case="XP504-plain", at="init", legal=spec("method sft(assistant_only)"),
           raises="ValueError", match="not conversational"),
     Proof("S04", "XP506", measure="templates.training", raises="ValueError", match="not training-compatible"),
+    Proof("S04", "XP506", at="load", target="trl-0.24", measure="templates.trainer", raises="RuntimeError",
+          match="no assistant tokens", variant="0.24"),
     Proof("S05", "XP604", measure="templates.stops", expect={"stop": False}),
     Proof("S06", "XP602", at="load", measure="rows.own", raises="RuntimeError", match="no assistant"),
     Proof("S08", "XP106", case="XP106-sft-loss", at="init", onto="legal", arguments={"loss_type": "dftt"},
