@@ -330,7 +330,7 @@ def test_only_a_stack_with_training_templates_adds_marks(target):
     ("model", "replaces", "found"),
     [("qwen2.5-0.5b-instruct", True, True), ("qwen2.5-0.5b-instruct", False, False),
      ("llama-3-8b-instruct", False, False), ("llama-3.1-8b-instruct", True, False),
-     ("smollm3-3b", False, True), ("phi-4", False, True)],
+     ("smollm2-135m-instruct", True, False), ("smollm3-3b", False, True), ("phi-4", False, True)],
 )  # fmt: skip
 def test_marks_in_the_template_of_a_registered_model(model, replaces, found):
     assert templates.trainable_model(model, replaces) is found

@@ -12,7 +12,7 @@ from xpc.compiler.importing.trl import data as corpus
 from xpc.compiler.importing.trl import formats
 from xpc.compiler.registry import chat_templates as templates
 from xpc.compiler.registry.types import ModelFacts
-from xpc.compiler.rules.core.replaced_templates import UNMARKED
+from xpc.compiler.rules.core.replaced_templates import trainable_model
 from xpc.grammar.record import record
 
 ROLES = {"human": "user", "gpt": "assistant"}
@@ -213,7 +213,9 @@ def _tokenizers_own(draft: Draft, named: Entries, own: bool, renders: bool, know
     if body is not None and name != "llama3":
         put_template(draft, body, None, "the model's own template, with axolotl's loss on answers")
         _end(draft, named, name, known)
-    elif native is not None and known is not None and known.alias.startswith(UNMARKED):
+    elif (
+        native is not None and known is not None and not trainable_model(known.alias, draft.stack.facts.marks_templates)
+    ):
         draft.put("model.chat_template", native, None, "the model's own template, with marks around answers")
         if known.alias.startswith("llama-3.2"):
             draft.differs("chat_template", "the tokenizer's template writes the day of the run; the spec, 26 Jul 2024")

@@ -16,7 +16,7 @@ MARK = r"\{%-?\s*generation\s*-?%\}"
 (`chat_template_utils.has_generation_markers`).
 """
 
-UNMARKED = ("llama-3.1-", "llama-3.2-")
+UNMARKED = ("llama-3.1-", "llama-3.2-", "llama-3.3-", "mistral-7b-instruct-", "mixtral-8x7b-instruct-", "smollm2-")
 """Aliases of models whose chat template has no generation markers and is not replaced by trl (see
 trl/chat_templates/README.md).
 """

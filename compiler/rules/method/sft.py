@@ -71,9 +71,9 @@ def _is_plain(source: DataSource) -> bool:
 def template_marks(spec: Spec) -> Iterator[Finding]:
     """`assistant_only` needs a chat template with `{% generation %}` marks. On trl-1.16, trl recognizes some templates
     by their exact text (Qwen 2.5 and 3, Llama 3, Gemma, Phi 3 and others), and replaces each by a version with marks.
-    It does not recognize the templates of Llama 3.1 and 3.2. On trl-0.24, trl replaces no template, so the template
-    itself must have the marks, as xpc's built-in templates do. If xpc does not know a model's template, the bundle's
-    preflight checks it. On trl-0.18, `assistant_only` cannot be used (XP601).
+    It does not recognize those of Llama 3.1 to 3.3, Mistral 7B and SmolLM2. On trl-0.24, trl replaces no template, so
+    the template itself must have the marks, as xpc's built-in templates do. If xpc does not know a model's template,
+    the bundle's preflight checks it. On trl-0.18, `assistant_only` cannot be used (XP601).
 
     Why it is bad: without `{% generation %}` marks, the assistant's tokens cannot be found.
 
