@@ -366,7 +366,7 @@ def _not_here(path: str, label: Label, shape: str | None, workspace: Workspace) 
         )
         return report("XP123", f"`{path[:80]}` {why}", label, help=help)
     message = f"`{path[:80]}` is not here" + (": the run will look for it, unchecked" if elsewhere else "")
-    near = None if elsewhere else workspace.nearest_name(path)
+    near = workspace.nearest_name(path)
     if set(path) & set("*?"):
         help = "patterns are not supported: name the folder, whose files are read together"
     elif near is not None and near.lower().endswith(DATA_FORMATS) == path.lower().endswith(DATA_FORMATS):
