@@ -148,6 +148,8 @@ class Workspace:
         if above == home:
             return ""
         name = path.lower()
+        if not name.endswith(endings) and written.lower().endswith(endings):
+            return f"`{_shown(written)}` is a link to a file with another ending, outside of the spec's folder"
         if not name.endswith(endings):
             return f"`{_shown(written)}` lies outside the spec's folder, and does not end in {' or '.join(endings[:4])}"
         if not name.endswith(OURS) and any(part.startswith(".") for part in os.path.relpath(path, above).split(os.sep)):

@@ -88,6 +88,10 @@ def test_data_of_a_hidden_folder_is_reported(specs: Path) -> None:
     reported = checked(spec(train='qwen2.5-3b on "../.cache/rows.jsonl" for 3 epochs'), str(specs))
     assert "hidden folder" in only(reported, "XP590").message
     assert "XP590" not in codes(checked(spec(train='qwen2.5-3b on ".mine/rows.jsonl" for 3 epochs'), str(specs)))
+    put(specs, {"../accounts": ROW})
+    (specs / "link.jsonl").symlink_to("../accounts")
+    linked = only(checked(spec(train='qwen2.5-3b on "link.jsonl" for 3 epochs'), str(specs)), "XP590").message
+    assert linked.startswith("`link.jsonl` is a link to a file with another ending, outside of the spec's folder, and")
 
 
 @pytest.mark.skipif(
