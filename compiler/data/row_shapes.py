@@ -35,12 +35,13 @@ def checker(shape: str, names: tuple[str, ...], context: str = "") -> Callable[[
     appended to the prompt.
     """
     check = _checker(shape, names)
-    if not context:
-        return check
 
     def wrong(row: Row) -> str | None:
-        text = row.get(context)
-        return check(row) if text is None else _wrong_text(text, context) or check(row)
+        text = row.get(context) if context else None
+        why = (None if text is None else _wrong_text(text, context)) or check(row)
+        # a row of CSV or Parquet has every column, so only a row of JSON can lack the key
+        missing = why and next((one for one in names if one not in row and why == f"`{one}` is empty"), "")
+        return f"the row has no `{missing}`; its keys are {_keys(row)}" if missing else why
 
     return wrong
 
@@ -260,6 +261,11 @@ def _wrong_part_of(content: list[object]) -> str | None:
     return None
 
 
+def _keys(one: Row) -> str:
+    """The keys of a row or a turn, for a message: "`role`, `text`"."""
+    return ", ".join(f"`{str(key)[:40]}`" for key in [*one][:4]) or "no keys"
+
+
 def wrong_turns(value: object, speaker: str, name: str) -> str | None:
     """The reason why the value of a column is not a list of messages, or None. `speaker` is the key of a turn's
     speaker, `role` or `from`. `name` is the name of the column.
@@ -282,7 +288,7 @@ def wrong_turns(value: object, speaker: str, name: str) -> str | None:
             return f"`{str(who)[:40]}` is no known speaker" if who is not None else "a turn does not name its speaker"
         calls = turn.get("tool_calls") or turn.get("function_call")
         if speaker == "role" and (not isinstance(who, str) or ("content" not in turn and not calls)):
-            return "a message needs a role and a content"
+            return f"a message needs a role and a content, and this one has {_keys(turn)}"
         if not isinstance(turn.get("tool_calls"), list | None):
             return "the `tool_calls` of a message are not a list"
         content = turn.get("content" if speaker == "role" else "value")

@@ -250,9 +250,10 @@ def test_which_rows_are_conversations():
     [
         ("messages", {"messages": [{"role": "user", "content": None}]}, None),
         ("messages", {"messages": []}, "empty"),
+        ("messages", {"mesages": [], "id": 1}, "the row has no `messages`; its keys are `mesages`, `id`"),
         ("messages", {"messages": "?"}, "not a list"),
         ("messages", {"messages": ["?"]}, "not a message"),
-        ("messages", {"messages": [{"role": "user"}]}, "a role and a content"),
+        ("messages", {"messages": [{"role": "user", "text": "?"}]}, "and a content, and this one has `role`, `text`"),
         ("messages", {"messages": [{"role": "user", "content": 5}]}, "not a text: 5"),
         ("conversations", {"conversations": [{"from": "human", "value": True}]}, "not a text: true"),
         ("conversations", {"conversations": [{"from": "human", "value": "?"}]}, None),

@@ -142,6 +142,8 @@ def _other_shape(source: DataSource, found: Survey) -> str:
         csv = "; in a CSV file, a cell such as `NA` or `None` is read as empty; in JSON Lines, such a text is kept"
         kept = csv if (source.path or "").lower().endswith(".csv") else ""
         return f"give the row a value there, or delete the row (rows are counted from 0){kept}"
+    if why.startswith("the row has no `"):
+        return "rename the key in the file, or delete the row (rows are counted from 0)"
     if why.endswith("` is not a list of messages"):
         return "write a list of turns there instead of a text; a list that is encoded as JSON text is not decoded"
     if "a label is true or false" in why:
