@@ -283,7 +283,8 @@ def unknown_model(node: Ref, label: Label) -> Diagnostic:
     """The finding for an unknown model. It names the models that may be meant."""
     name = node.name[:80]
     message = f"`{name}` is not a model of the registry"
-    return _unknown("XP108", message, node, label, model(name), f"{_owner(name)}/{name}", "folder")
+    known = registry.find_model(guess.names[0]) if (guess := model(name)).certain else None
+    return _unknown("XP108", message, node, label, guess, known.id if known else f"{_owner(name)}/{name}", "folder")
 
 
 def _owner(name: str) -> str:

@@ -346,6 +346,7 @@ def test_a_list_without_its_equals_sign_gets_one(line) -> None:
 @pytest.mark.parametrize(
     ("model", "help"),
     [
+        ("qwen2.5-3b-instuct", "write `qwen2.5-3b-instruct`, a hub id such as `Qwen/Qwen2.5-3B-Instruct`, or"),
         ("falcon4-7b", "write a hub id such as `tiiuae/falcon4-7b`, or a quoted local folder"),
         ("unheard-7b", "write a hub id such as `org/unheard-7b`, or a quoted local folder"),
         ("unsloth/Qwen3-4B", "write `qwen3-4b` if this is a copy of that model; otherwise"),
