@@ -14,6 +14,7 @@ from xpc.compiler.report.run_record import RunRecord, table
 from xpc.compiler.review.finished_run import DECISIVE, contents, decisive_digest, read_json
 from xpc.compiler.review.installed import pins_of
 from xpc.compiler.review.operands import Operand, open_operand
+from xpc.compiler.review.verifying.recompiled import DATA_ROOT, looked_in
 from xpc.compiler.spec.checked import CheckedSpec
 from xpc.grammar.record import evolve, field, record
 
@@ -146,12 +147,13 @@ def read_bundle(folder: str) -> BundleRecord:
         with open_operand(folder) as one:
             if isinstance(one.workspace, bundled.BundleWorkspace):
                 copies_of = one.workspace.copies_of
-                data_root = os.environ.get("XPC_DATA_ROOT", "")
+                data_root = os.environ.get(DATA_ROOT, "")
                 one = evolve(one, workspace=evolve(one.workspace, data_root=data_root))
             operand = one.check(one.name)
     except UsageError as error:
         return BundleRecord(folder, digest_of(folder), stated, pins, None, None, None, str(error))
     if operand.errors:
-        return BundleRecord(folder, digest_of(folder), stated, pins, None, None, None, operand.errors[0].message)
+        broken = operand.errors[0].message + looked_in(bundled.manifest(folder) or {})
+        return BundleRecord(folder, digest_of(folder), stated, pins, None, None, None, broken)
     spec = operand.runs[0].spec
     return BundleRecord(folder, digest_of(folder), stated, pins, spec, plan(spec), operand, copies_of=copies_of)

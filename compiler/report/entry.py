@@ -44,15 +44,23 @@ class Entry:
 
     @property
     def summary(self) -> str:
-        """One line about the run: how far it got, and which of its values differ from the planned values."""
+        """One line about the run: how far it got, and which of its values differ from the planned values. If there is
+        no plan, the line does not claim that the values agree with it.
+        """
         if self.run is None:
             return "has not run yet"
         seconds = self.run.seconds
         spent = "" if seconds is None else f" after {time(seconds)} of training"
         names = [row.name for row in self.rows if row.differs]
         shown = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
-        differing = f"not as planned: {shown}" if names else "nothing differs from the plan"
-        return f"{self.run.status} at step {self.run.step:,}{spent}" + (f"; {differing}" if self.bundle else "")
+        parts = [f"{self.run.status} at step {self.run.step:,}{spent}"]
+        if self.bundle is not None:
+            parts += [f"not as planned: {shown}"] if names else []
+            if self.bundle.plan is None:
+                parts.append("there is no plan, because the spec of its bundle does not compile here")
+            elif not names:
+                parts.append("nothing differs from the plan")
+        return "; ".join(parts)
 
 
 def winner(found: Sequence[Entry]) -> str:

@@ -22,12 +22,19 @@ from xpc.compiler.resolve.image_digests import without_digests
 from xpc.compiler.review.verifying import Verify
 from xpc.compiler.review.verifying.file_differences import differences
 from xpc.compiler.review.verifying.images import image_drifts
-from xpc.compiler.review.verifying.recompiled import RecompileError, Table, recheck, recompiled, sweep_files
+from xpc.compiler.review.verifying.recompiled import (
+    LOOKED,
+    RecompileError,
+    Table,
+    looked_in,
+    recheck,
+    recompiled,
+    sweep_files,
+)
 from xpc.compiler.spec.checked import CheckedSpec
 from xpc.grammar.diagnostic import ERROR
 from xpc.grammar.record import evolve
 
-LOOKED = "XPC_DATA_ROOT names the folder that has the models, if it is not next to the bundle"
 EPILOG = (
     "The spec in the bundle is compiled again, and every file is compared byte for byte. --env compares the packages "
     "of an interpreter with the pins that the bundle's README.md installs. --run compares the summary.json of a run: "
@@ -227,8 +234,7 @@ def _own_drifts(
         try:
             made = recompiled(path, table, memory, options.quick)
         except RecompileError as error:
-            looked = f"; {LOOKED}" if "weights" in table else ""
-            broken.append(f"{os.path.join(path, bundled.SPEC)} does not compile here: {error}{looked}")
+            broken.append(f"{os.path.join(path, bundled.SPEC)} does not compile here: {error}{looked_in(table)}")
             continue
         broken += [*_weights(path, made[0], table), *image_drifts(path, made[0])]
         prefix = os.path.relpath(path, folder).replace(os.sep, "/") + "/" if path != folder else ""

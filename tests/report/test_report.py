@@ -208,10 +208,16 @@ def test_a_bundle_elsewhere_finds_its_model_below_the_data_root(
     put(location, {f"models/tiny/{name}": data for name, data in LOCAL_MODEL.items()})
     put(location, {"y.xp": LOCAL})
     assert main(["compile", "y.xp", "-o", "away/y.bundle"]) == 0
-    (note,) = rows("away/y.bundle")[""]["notes"]
+    run(location / "away", "y")
+    text, _ = report(parse(["away/out/y"]))
+    assert "; there is no plan, because the spec of its bundle does not compile here\n" in text
+    assert "nothing differs" not in text
+    (note,) = rows("away/out/y")[""]["notes"]
     assert "`models/tiny/config.json` is not there" in note
+    assert "; XPC_DATA_ROOT names the folder" in note
     monkeypatch.setenv("XPC_DATA_ROOT", str(location))
-    assert rows("away/y.bundle")[""]["notes"] == []
+    assert rows("away/out/y")[""]["notes"] == []
+    assert "there is no plan" not in report(parse(["away/out/y"]))[0]
 
 
 def test_a_bundle_is_found_by_its_digest_alone(location: Path) -> None:

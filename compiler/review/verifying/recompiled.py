@@ -37,6 +37,14 @@ from xpc.grammar.source import Source
 DATA_ROOT = "XPC_DATA_ROOT"
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 Table = Mapping[str, Mapping[str, str]]
+LOOKED = f"{DATA_ROOT} names the folder in which the paths of the models start (default: the folder with the bundle)"
+
+
+def looked_in(table: Table) -> str:
+    """The end of a message about a bundle that does not compile here: where its local models are searched for. Empty if
+    it has no local models.
+    """
+    return f"; {LOOKED}" if "weights" in table else ""
 
 
 class RecompileError(Exception):
