@@ -76,10 +76,45 @@ def mixture_rows(spec: Spec) -> tuple[list[int], list[int]] | None:
 
 
 def steps_of_rows(spec: Spec, rows: int) -> int:
-    """The number of optimizer steps in an epoch of `rows` rows. An incomplete last batch counts, unless
-    `dataloader_drop_last` is set.
+    """The number of optimizer steps of the run, if an epoch has `rows` rows."""
+    return ceil(epoch(spec, rows)[0] * spec.real("train.epochs"))
+
+
+def epoch(spec: Spec, rows: int) -> tuple[int, int]:
+    """Return a pair: the number of optimizer steps in an epoch of `rows` rows, and the number of sequences that these
+    steps train on. An incomplete last batch counts, unless `dataloader_drop_last` is set.
+
+    If `gbs` does not divide `rows`, the last step of the epoch has fewer micro-batches than the other steps
+    (transformers 4.52 to 5.23, `Trainer`: `remainder`). Several processes complete their last micro-batch with rows
+    from the beginning of the epoch (accelerate 1.4 to 1.15, `BatchSamplerShard`).
     """
     together = spec.integer("batch.micro") * spec.replicas
     dropped = spec.extra_value("trl", "dataloader_drop_last") is True
     batches = rows // together if dropped else -(-rows // together)
-    return ceil(max(1, -(-batches // spec.integer("batch.accum"))) * spec.real("train.epochs"))
+    steps = max(1, -(-batches // spec.integer("batch.accum")))
+    return steps, rows if spec.replicas == 1 and not dropped else batches * together
+
+
+def sequences_of_steps(spec: Spec, rows: int | None, steps: int) -> int:
+    """The number of sequences that `steps` optimizer steps train on, if an epoch has `rows` rows. If `rows` is None, or
+    the rows are streamed, every step counts as a complete one.
+    """
+    gbs = spec.integer("batch.gbs")
+    if not rows or spec.flag("data.streaming"):
+        return steps * gbs
+    each, sequences = epoch(spec, rows)
+    complete, rest = divmod(steps, each)
+    return complete * sequences + rest * gbs
+
+
+def sampled(spec: Spec, rows: int) -> int:
+    """The number of sequences in an epoch of `rows` rows. An online method samples a group of completions for each
+    prompt, and `gbs` counts completions.
+    """
+    if not (spec.method.generates and spec.method.grouped):
+        return rows
+    group = spec.get("method.generations") or 1
+    rounds = spec.get("method.steps_per_generation") or spec.integer("batch.accum")
+    together = max(1, spec.integer("batch.micro") * spec.replicas * rounds // group)
+    rows -= rows % together  # trl's RepeatSampler drops prompts that do not fill a last round of generation.
+    return rows * group * (spec.get("method.iterations") or 1)  # The run trains `iterations` times on a completion.

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import ceil
 
-from xpc.compiler.data.row_counts import steps_of_rows, trained
+from xpc.compiler.data.row_counts import sampled, sequences_of_steps, steps_of_rows, trained
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.plan import GIB, HIGH, UNKNOWN, verdict
 from xpc.compiler.plan.calibration import Measured, Reading, measured
@@ -59,6 +59,7 @@ class Plan:
     """The prediction for a run: its memory, steps and hours. An unknown value is None, and `unknown` maps the value's
     name to the reason.
 
+    `sequences` is the number of sequences of all steps; the last step of an epoch may have fewer than `gbs`.
     `hours` is the time of training and of all evaluations. `evaluations` is the number of evaluations, and `evaluating`
     the share of the hours that they take.
     """
@@ -68,6 +69,7 @@ class Plan:
     verdict: str
     memory: Memory | None
     steps: int | None
+    sequences: int | None
     tokens_per_step: int
     full_rows: bool
     warmup: int | None
@@ -79,6 +81,12 @@ class Plan:
     price: float | None = None
     evaluations: int | None = 0
     evaluating: float = 0.0
+
+    @property
+    def tokens(self) -> int | None:
+        """The tokens of all steps; None if the number of steps is unknown."""
+        gbs = self.spec.integer("batch.gbs")
+        return None if self.sequences is None else self.sequences * self.tokens_per_step // gbs
 
     @property
     def peak(self) -> Span | None:
@@ -120,9 +128,13 @@ def plan(spec: Spec, assumed: Assumptions | None = None) -> Plan:
         estimate = memory(load)
     except UnknownMemory as error:
         unknown["memory"] = str(error)
-    steps, why = _steps(spec, given)
+    rows, why = _rows(spec, given)
+    steps = spec.get("train.steps")
+    if steps is None and rows is not None:
+        steps = steps_of_rows(spec, rows)
     if steps is None:
         unknown["steps"] = why
+    gbs, sequences = spec.integer("batch.gbs"), None if steps is None else sequences_of_steps(spec, rows, steps)
     tokens, full = _tokens(spec, given)
     fast = None if load is None else speed_of(spec, load, tokens, given.tokens)
     real = measured(given.readings, spec) if given.readings else None
@@ -136,19 +148,19 @@ def plan(spec: Spec, assumed: Assumptions | None = None) -> Plan:
     hours = None
     if real is not None and real.seconds is not None and steps is not None:
         hours = Span(*(steps * seconds / 3600 for seconds in real.seconds))
-    elif fast is not None and steps is not None:
-        whole = steps * tokens / spec.replicas / spec.context_parallel / fast.tokens / 3600
+    elif fast is not None and sequences is not None:
+        whole = sequences * tokens / gbs / spec.replicas / spec.context_parallel / fast.tokens / 3600
         # rows that are shorter than assumed would take less time, but the lengths of rows are unknown here
         hours = Span(whole, 0.0 if full else whole * fast.low, whole * fast.high)
     number, aside = evaluations(spec, steps), 0.0
     if hours is not None and steps and load is not None:
-        rows: float = (number or 0) * (evaluated_rows(spec) or 0)
+        held: float = (number or 0) * (evaluated_rows(spec) or 0)
         if spec.flag("batch.packing"):
-            rows *= (given.tokens or 0) / row_tokens(spec)
-        aside = rows * forward_share(load) / (steps * spec.integer("batch.gbs"))
+            held *= (given.tokens or 0) / row_tokens(spec)
+        aside = held * forward_share(load) / (sequences or gbs)
         hours = hours.times(1.0 + aside)
     out = Plan(
-        spec, capacity, UNKNOWN, estimate, steps, tokens, full,
+        spec, capacity, UNKNOWN, estimate, steps, sequences, tokens, full,
         _warmup(spec, steps), _saves(spec, steps), hours, fast, unknown, real,
         None if gpu is None else price_of(given.prices, gpu.name),
         number, aside / (1.0 + aside),
@@ -183,31 +195,22 @@ def _tokens(spec: Spec, given: Assumptions) -> tuple[int, bool]:
     return sequences * length, not packed
 
 
-def _steps(spec: Spec, given: Assumptions) -> tuple[int | None, str]:
-    """Return the number of optimizer steps of the run, and an empty text. If the number is unknown, return None and the
+def _rows(spec: Spec, given: Assumptions) -> tuple[int | None, str]:
+    """Return the number of sequences in an epoch, and an empty text. If the number is unknown, return None and the
     reason.
     """
-    steps = spec.get("train.steps")
-    if steps is not None:
-        return int(steps), ""
     rows, packed = given.rows if given.rows is not None else trained(spec), spec.flag("batch.packing")
     if rows is None:
         pieces = " after long texts are split" if spec.get("data.long") == "chunk" and not packed else ""
         length = ", and `--tokens N` their average length" if packed and given.tokens is None else ""
         return None, f"the number of rows{pieces} is not known: `--rows N` states it{length}"
-    if spec.method.generates and spec.method.grouped:
-        group = spec.get("method.generations") or 1
-        rounds = spec.get("method.steps_per_generation") or spec.integer("batch.accum")
-        together = max(1, spec.integer("batch.micro") * spec.replicas * rounds // group)
-        rows -= rows % together  # trl's RepeatSampler drops prompts that do not fill a last round of generation.
-        rows *= group  # `gbs` counts completions, and a prompt has `group` completions.
-        rows *= spec.get("method.iterations") or 1  # The run trains `iterations` times on each completion.
+    rows = sampled(spec, rows)
     if packed:
         if given.tokens is None:
             why = "the number of packed rows is not known: `--tokens N` states the average length of a row"
             return None, f"{why}, and `xpc preview --rows 1000` counts it"
         rows = max(1, ceil(round(rows * (given.packed or given.tokens / row_tokens(spec)), 6)))
-    return steps_of_rows(spec, rows), ""
+    return rows, ""
 
 
 def _warmup(spec: Spec, steps: int | None) -> int | None:

@@ -48,11 +48,11 @@ def time_rows(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
     yield _hours(run, one)
     tokens = None if run is None else run.tokens
     row = Row("Time", "tokens", actual="" if tokens is None else f"{tokens:,.0f}")
-    if plan is not None and plan.steps is not None:
+    if plan is not None and plan.tokens is not None:
         most = "at most " if plan.full_rows else ""
-        shorter = plan.full_rows and tokens is not None and tokens < plan.steps * plan.tokens_per_step
+        shorter = plan.full_rows and tokens is not None and tokens < plan.tokens
         why = "rows are shorter than `seq`, the length that the plan assumes" if shorter else ""
-        row = evolve(row, planned=f"{most}{plan.steps * plan.tokens_per_step:,}", why=why)
+        row = evolve(row, planned=f"{most}{plan.tokens:,}", why=why)
     yield row
     yield _speed(run, one)
     yield _utilisation(run, one)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from xpc.compiler.data.row_counts import trained
+from xpc.compiler.data.row_counts import epoch, sampled, sequences_of_steps, trained
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.lower.optimizer import warmup_of
@@ -27,7 +27,7 @@ class RunLength:
 
     An unknown quantity is None, such as the number of rows of most datasets, or the number of sequences after packing.
     `group` is the number of completions per prompt. `each` is `group` times the number of training iterations over each
-    completion.
+    completion. `per_epoch` is the number of steps in an epoch; 0 if it is unknown.
     """
 
     steps: int | None
@@ -42,6 +42,7 @@ class RunLength:
     data: object
     each: int = 1
     group: int = 1
+    per_epoch: int = 0
 
     @property
     def tokens(self) -> int | None:
@@ -67,7 +68,14 @@ class RunLength:
         each = f" x {self.group} completions" if self.group > 1 else ""
         again = f" x {self.each // self.group} iterations" if self.each > self.group else ""
         epochs = "1 epoch" if self.epochs == 1 else f"{self.epochs:g} epochs"
-        return f"{self.rows:,} rows{each}{again} x {epochs} / {self.gbs}"
+        total = f"{self.rows:,} rows{each}{again}"
+        if (self.steps or 0) * self.gbs == self.rows * self.each * self.epochs:
+            return f"{total} x {epochs} / {self.gbs}"
+        rounded = "" if self.steps == self.per_epoch * self.epochs else ", rounded up"
+        count = f"{epochs} of {self.per_epoch:,} step{'' if self.per_epoch == 1 else 's'}{rounded}"
+        more = self.per_epoch * self.gbs - self.rows * self.each
+        how = ", rounded up" if more > 0 else ", without an incomplete last batch" if more else ""
+        return f"{count}: {total} / {self.gbs}{how}"
 
     def tokens_why(self) -> str:
         """Explain, as text, how the number of tokens was calculated."""
@@ -138,7 +146,7 @@ def run_length(spec: Spec, planned: int | None = None) -> RunLength:
     rows = None if packed else trained(spec)
     samples = None
     if isinstance(written, int):
-        samples = written * gbs
+        samples = written * gbs if online else sequences_of_steps(spec, rows, written)
     elif rows is not None and epochs is not None and not online:
         samples = round(rows * epochs)
     warmup = warmup_of(spec) if spec.get("schedule.warmup") is not None else None
@@ -149,7 +157,8 @@ def run_length(spec: Spec, planned: int | None = None) -> RunLength:
     group = int(spec.get("method.generations") or 1) if spec.method.grouped else 1
     each = group * int(spec.get("method.iterations") or 1) if spec.method.grouped else 1
     length = spec.integer("batch.seq")
-    return RunLength(steps, samples, rows, epochs, gbs, length, packed, online, warmup, data, each, group)
+    per_epoch = 0 if rows is None else epoch(spec, sampled(spec, rows))[0]
+    return RunLength(steps, samples, rows, epochs, gbs, length, packed, online, warmup, data, each, group, per_epoch)
 
 
 def _short(path: str) -> str:

@@ -24,6 +24,7 @@ from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.lower.disk import _checkpoints, _weight
 from xpc.compiler.pipeline import check_text
 from xpc.compiler.plan import GIB, coefficients
+from xpc.compiler.plan.experiment import Assumptions, plan
 from xpc.compiler.plan.experiment import _saves as saved
 from xpc.compiler.plan.from_spec import load_of
 from xpc.compiler.plan.load import Adapters
@@ -167,6 +168,28 @@ def test_windows_shorten_the_longest_row_of_gemma(planned):
     written = {"model": "gemma-3-1b-it", "hardware": "1 x h100-80gb", "more": "ddp\nmodel(dtype=bf16)"}
     text, _, _ = planned("--format", "json", **written, batch="micro=1 seq=131072")
     assert json.loads(text)["verdict"] == "no"
+
+
+@pytest.mark.parametrize(("hardware", "length", "batch", "more", "rows", "steps", "sequences"), [
+    ("1 x h100-80gb", "3 epochs", "gbs=16 micro=8", "", 40, 9, 120),  # 16, 16 and 8 rows in an epoch
+    ("1 x h100-80gb", "3 epochs", "gbs=32 micro=8", "", 40, 6, 120),
+    ("1 x h100-80gb", "3 epochs", "gbs=64 micro=8", "", 40, 3, 120),
+    ("1 x h100-80gb", "3 epochs", "gbs=8 micro=8", "", 40, 15, 120),
+    ("1 x h100-80gb", "1.5 epochs", "gbs=16 micro=8", "", 40, 5, 72),
+    ("1 x h100-80gb", "4 steps", "gbs=16 micro=8", "", 40, 4, 56),
+    ("2 x h100-80gb", "3 epochs", "gbs=16 micro=8", "", 41, 9, 144),  # each epoch is filled up to 48 rows
+    ("1 x h100-80gb", "3 epochs", "gbs=32 micro=16", "extra trl {\n  dataloader_drop_last = true\n}", 40, 3, 96),
+])  # fmt: skip
+def test_time_and_tokens_count_the_sequences_that_are_trained(hardware, length, batch, more, rows, steps, sequences):
+    """The last step of an epoch trains on the rows that are left, so it takes less time than the other steps."""
+    written = {**WRITTEN, "model": "qwen2.5-0.5b-instruct", "hardware": hardware, "batch": "seq=1024", "more": more}
+    text = SPEC.format(**written).replace("gbs=64", batch).replace("1 epochs", length)
+    checked = check_text(text.encode(), "run.xp", Workspace(ROOT))
+    assert checked.spec is not None, checked.problems
+    found = plan(checked.spec, Assumptions(rows=rows))
+    assert (found.steps, found.sequences, found.tokens) == (steps, sequences, sequences * 1024)
+    seconds = found.hours.value * found.speed.tokens * checked.spec.replicas * 3600
+    assert seconds == pytest.approx(sequences * 1024)
 
 
 def test_hours_include_evaluations(planned):

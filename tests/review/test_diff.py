@@ -429,7 +429,27 @@ def test_a_change_of_an_online_method_has_consequences(method, old, new, line, f
     assert {name: moved[name] for name in follows} == follows
     if "iterations" in new:
         printed = difference(xpc("diff", "a.xp", "b.xp", cwd=str(tmp_path)))
-        assert "(2,000 rows x 8 completions x 2 iterations x 1 epoch / 256)" in printed
+        why = "1 epoch of 124 steps: 2,000 rows x 8 completions x 2 iterations / 256, without an incomplete last batch"
+        assert f"({why})" in printed
+
+
+@pytest.mark.parametrize(
+    ("gbs", "length", "steps", "why"),
+    [
+        (8, "3 epochs", "15", "40 rows x 3 epochs / 8"),
+        (32, "3 epochs", "6", "3 epochs of 2 steps: 40 rows / 32, rounded up"),
+        (64, "1 epoch", "1", "1 epoch of 1 step: 40 rows / 64, rounded up"),
+        (8, "1.5 epochs", "8", "1.5 epochs of 5 steps, rounded up: 40 rows / 8"),
+    ],
+)
+def test_the_formula_of_the_steps_gives_their_number(gbs, length, steps, why, tmp_path):
+    train = 'qwen2.5-0.5b on "p.jsonl" for 4 epochs'
+    text = spec(train=train, hardware="1 x h100-80gb", strategy="ddp", batch="gbs=16 micro=8")
+    changed = text.replace("gbs=16", f"gbs={gbs}").replace("4 epochs", length)
+    rows = "".join(json.dumps({"text": f"row {number}"}) + "\n" for number in range(40))
+    root = put(tmp_path, {"a.xp": text, "b.xp": changed, "p.jsonl": rows})
+    printed = difference(xpc("diff", "a.xp", "b.xp", cwd=root))
+    assert re.search(rf"^  steps +12 -> {steps}  \({re.escape(why)}\)$", printed, re.MULTILINE), printed
 
 
 def test_adapters_have_a_scale_and_trained_parameters(tmp_path):
