@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 
 from xpc.compiler.files.streams import standard_input
@@ -16,6 +17,10 @@ MAX_SPEC = 16 * 2**20
 """Maximum size of a spec in bytes."""
 MAX_NAMES = 1000
 """At most this many specs of a folder are compared with a misspelt name, to suggest the right one."""
+OTHER_TOOLS = (".yaml", ".yml", ".sh", ".bash", ".slurm", ".sbatch", ".json", ".py", ".ipynb")
+"""Endings of the files that `xpc import` reads."""
+SENTENCE = re.compile(rb"^(?:xpc[ \t]+\d|extends[ \t]|train[ \t]+\S+[ \t]+on[ \t])", re.MULTILINE)
+"""A pattern for a line that only a spec has."""
 
 
 class UsageError(Exception):
@@ -43,6 +48,9 @@ def read_spec(path: str) -> tuple[bytes, str, Workspace]:
         why = getattr(error, "strerror", None) or error
         similar = _similar(path) if isinstance(error, FileNotFoundError) else ""
         raise UsageError(f"{path} cannot be read: {why}{similar}") from error
+    if full.endswith(OTHER_TOOLS) and data.strip() and not SENTENCE.search(data):
+        new = os.path.splitext(os.path.basename(path))[0] + ".xp"
+        raise UsageError(f"{path} is not a spec: `xpc import {path} -o {new}` makes one from the file of another tool")
     return open_spec(full, data)
 
 

@@ -27,10 +27,10 @@ BROKEN = 5
 EPILOG = (
     "A and B are each a spec, REV:FILE for the spec of a commit, a bundle, or the folder of a sweep. Meanings are "
     "compared: comments, order and defaults that are written out make no difference. Bundles are compared file by "
-    "file. If A is a file that `xpc import` reads, each of its lines is shown next to what the spec B has for it, "
-    "with ! where B has something else. Exit status: 0 compared, 1 A or B does not compile, 2 wrong usage. With "
-    "--exit-code: 0 same run, 4 same settings, other code or packages, 1 differs, 5 A or B does not compile, 2 wrong "
-    "usage."
+    "file. If A or B is a file that `xpc import` reads, each of its lines is shown next to what the other, a spec, has "
+    "for it, with ! where the spec has something else. Exit status: 0 compared, 1 A or B does not compile, 2 wrong "
+    "usage. With --exit-code: 0 same run, 4 same settings, other code or packages, 1 differs, 5 A or B does not "
+    "compile, 2 wrong usage."
 )
 
 
@@ -46,14 +46,15 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--price", type=price_argument, metavar="PRICE", help=HELP)
     for name, value in (("--pick", "N"), ("--set", "NAME=VALUE")):
         parser.add_argument(name, action="append", default=[], metavar=value,
-                            help=f"the option {name} with which `xpc import` read A")  # fmt: skip
+                            help=f"the option {name} with which `xpc import` read the other tool's file")  # fmt: skip
     return parser.parse_args(list(arguments))
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """Return the printed text and the exit status. Raises UsageError."""
-    if source_file.is_source(options.before):
-        return _source(options)
+    for name, other in ((options.before, options.after), (options.after, options.before)):
+        if source_file.is_source(name):
+            return _source(name, other, options)
     if options.pick or options.set:
         raise UsageError(f"{options.before} is no file of another tool, so --pick and --set have no effect")
     with open_operand(options.before) as one, open_operand(options.after) as other:
@@ -92,18 +93,16 @@ def _with_templates(found: Comparison, before: Operand, after: Operand) -> Compa
     return evolve(found, groups=tuple(groups))
 
 
-def _source(options: argparse.Namespace) -> tuple[str, int]:
-    """Show another tool's file, such as an Axolotl YAML, next to the spec that is imported from it. Raises
-    UsageError.
-    """
+def _source(name: str, compared: str, options: argparse.Namespace) -> tuple[str, int]:
+    """Show another tool's file, such as an Axolotl YAML, next to the spec `compared`. Raises UsageError."""
     if options.format != "text" or options.price is not None:
-        raise UsageError(f"{options.before} is not a spec, and is compared as text, without --format and --price")
-    with open_operand(options.after) as other:
+        raise UsageError(f"{name} is not a spec, and is compared as text, without --format and --price")
+    with open_operand(compared) as other:
         spec = other.check(other.name)
     if not spec.runs:
         return _broken([spec], options)
-    imported = [f"--{name}={one}" for name in ("pick", "set") for one in getattr(options, name)]
-    text, differs = source_file.compare(options.before, spec.runs[0].spec, options.after, imported)
+    imported = [f"--{option}={one}" for option in ("pick", "set") for one in getattr(options, option)]
+    text, differs = source_file.compare(name, spec.runs[0].spec, compared, imported)
     return text, int(differs) if options.exit_code else 0
 
 

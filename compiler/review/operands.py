@@ -23,6 +23,7 @@ from xpc.compiler.pipeline import Checked, check_text
 from xpc.compiler.resolve.image_digests import Known, pictured, with_images, with_listed
 from xpc.compiler.resolve.weights import model_paths
 from xpc.compiler.review.differences.files import is_prose
+from xpc.compiler.review.repository import find
 from xpc.compiler.review.revision import at_revision, is_revision
 from xpc.compiler.spec.checked import CheckedSpec
 from xpc.grammar.diagnostic import Diagnostic
@@ -184,6 +185,9 @@ def open_operand(written: str) -> Iterator[UncheckedOperand]:
         with at_revision(written) as (data, name, workspace):
             yield UncheckedOperand(written, data, name, workspace, "")
         return
+    repository = None if written == "-" or os.path.lexists(written) else find(".")
+    if repository is not None and repository.commit(written) is not None:
+        raise UsageError(f"{written} is a commit, and not a spec: `{written}:FILE` names a spec of this commit")
     if not os.path.isdir(written):
         yield UncheckedOperand(written, *read_spec(written), "")
         return

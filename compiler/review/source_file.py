@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from hashlib import sha256
 
-from xpc.compiler.files.inputs import UsageError
+from xpc.compiler.files.inputs import OTHER_TOOLS, UsageError
 from xpc.compiler.files.workspace import bundle_name
 from xpc.compiler.importing import cli as importing
 from xpc.compiler.importing import options
@@ -21,15 +21,13 @@ from xpc.compiler.render.visible import visible
 from xpc.compiler.spec import Spec
 from xpc.compiler.spec.checked import CheckedSpec
 
-ENDINGS = (".yaml", ".yml", ".sh", ".bash", ".slurm", ".sbatch", ".json", ".py", ".ipynb")
-"""Endings of the files that `xpc import` reads."""
 WIDTH = 58
 """Width in characters of the column with the lines of the other tool's file."""
 
 
 def is_source(name: str) -> bool:
     """Whether an argument of `xpc diff` is another tool's file, and not a spec or a bundle."""
-    return name.endswith(ENDINGS) and os.path.isfile(name)
+    return name.endswith(OTHER_TOOLS) and os.path.isfile(name)
 
 
 def compare(name: str, spec: CheckedSpec, title: str, imported: Sequence[str] = ()) -> tuple[str, bool]:

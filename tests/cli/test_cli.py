@@ -162,6 +162,25 @@ def test_a_misspelt_name_of_a_spec_is_corrected(typed, tmp_path):
     assert b"did you mean" not in xpc("check", "nothing.xp", cwd=root).stderr
 
 
+@pytest.mark.parametrize("command", ["check", "compile", "plan", "explain"])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("t.yaml", "model_name_or_path: Qwen/Qwen2.5-3B\nlearning_rate: 1e-5\n"),
+        ("t.sh", "#!/bin/sh\ntorchrun sft.py --learning_rate 1e-5\n"),
+        ("t.py", "from trl import SFTTrainer\ntrain = load()\n"),
+    ],
+)
+def test_the_file_of_another_tool_is_not_read_as_a_spec(command, name, text, tmp_path):
+    done = xpc(command, name, cwd=put(tmp_path, {name: text}))
+    help = f"xpc: {name} is not a spec: `xpc import {name} -o t.xp` makes one from the file of another tool\n"
+    assert (done.returncode, done.stderr.decode()) == (2, help)
+
+
+def test_a_spec_may_have_any_ending(tmp_path):
+    assert xpc("check", "t.yaml", cwd=put(tmp_path, {"t.yaml": spec()})).returncode == 0
+
+
 @pytest.mark.parametrize(
     ("typed", "suggested"),
     [

@@ -277,7 +277,8 @@ def test_members_of_a_sweep_use_the_files_of_the_commit(repository):
         ("nobranch:specs/t.xp", "`nobranch` is not a revision"),
         ("HEAD:specs/none.xp", "is not in HEAD"),
         ("--upload-pack=x:specs/t.xp", "revision"),
-        ("none.xp", "cannot be read"),
+        ("none.xp", "none.xp cannot be read"),
+        ("HEAD", "HEAD is a commit, and not a spec: `HEAD:FILE` names a spec of this commit"),
         (".", "not a bundle"),
     ],
 )

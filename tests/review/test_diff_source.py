@@ -68,6 +68,20 @@ def test_changed_model_data_and_values_are_marked(spec, capsys) -> None:
     assert "! org/other (import: org/rows)" in out
 
 
+def test_the_spec_may_come_first(spec, capsys) -> None:
+    status, out = shown(capsys)
+    assert main(["diff", "r.xp", "r.yaml"]) == status
+    assert capsys.readouterr().out == out
+    assert main(["diff", "r.xp", "r.yaml", "--exit-code"]) == 1
+
+
+def test_two_files_of_other_tools_are_not_compared(spec, tmp_path, capsys) -> None:
+    (tmp_path / "s.yaml").write_text(SOURCE)
+    capsys.readouterr()
+    assert main(["diff", "r.yaml", "s.yaml"]) == 2
+    assert "xpc: s.yaml is not a spec: `xpc import s.yaml -o s.xp` makes one" in capsys.readouterr().err
+
+
 def test_exit_code(spec, capsys) -> None:
     assert shown(capsys, "--exit-code")[0] == 1
 
