@@ -266,7 +266,12 @@ def _of_template(session: Session, row: Mapping[str, Any]) -> Iterator[Verdict]:
 
 
 OF_TOKENIZER = {
-    "parts": ("XP175", "for a model trained with tokenizer.json, name a target whose transformers loads it unchanged"),
+    # transformers 4.52 and 4.57 load it unchanged; executed for qwen2, llama and gemma
+    "parts": (
+        "XP175",
+        "for a model trained with tokenizer.json, write `target STACK` with a stack of transformers 4, which "
+        "loads it unchanged: `xpc list stacks` prints them",
+    ),
     "lacking": ("XP560", "add the tokens to the vocabulary with `tokens`, or name another chat_template"),
     "ends": ("XP177", "change `eos_token_id` in the model's generation_config.json"),
 }

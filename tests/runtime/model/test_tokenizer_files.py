@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import struct
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,8 @@ from typing import Any
 import pytest
 from emitted import put
 
+from xpc.compiler.cli import main
+from xpc.compiler.preview.worker.verdicts import OF_TOKENIZER
 from xpc.runtime.features.launch.tokenizer_files import TokenizerFiles, differs, ends, lacking
 
 WORDS = {"<|end|>": 0, "<|stop|>": 1, "It": 2, "is": 3, "4": 4, "piece": 5}
@@ -112,6 +115,12 @@ def test_a_row_with_a_token_without_an_embedding_stops_the_run(tmp_path: Any) ->
     TokenizerFiles().before_training(bundle(folder), trainer([[0, 4], []]))
     with pytest.raises(Exception, match=r"row 1 of the prepared rows has the token 'piece' \(5\), which has no embed"):
         TokenizerFiles().before_training(bundle(folder), trainer([[0, 4], [5, 1]]))
+
+
+def test_the_help_for_another_tokenizer_leads_to_stacks_of_transformers_4(capsys: pytest.CaptureFixture[str]) -> None:
+    (command,) = re.findall("`xpc ([^`]+)`", OF_TOKENIZER["parts"][1])
+    assert main(command.split()) == 0
+    assert "transformers 4." in capsys.readouterr().out
 
 
 @pytest.mark.slow
