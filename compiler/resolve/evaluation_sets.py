@@ -124,9 +124,9 @@ class Sets:
                 # the rows are read again, because a stored survey holds only for the columns with which it was made
                 again, other = find_source(row, evolve(like_trained, columns=tuple(names)))
             if alike or again.found is None:
-                missing = [] if first.stated else [one for one in found if one.code == "XP123"]
-                # a missing file is an error unless the spec itself states the format, as for training data
-                source, found = again, [*missing, *(one for one in other if not missing or one.code != "XP123")]
+                # a missing file may be on the training machine, unless a file with a similar name is here
+                misspelt = [one for one in found if one.code == "XP123" and (one.help or "").startswith("name `")]
+                source, found = again, other if first.stated or not misspelt else misspelt
         self.problems.extend(found)
         splits = (one for one in ("test", "validation") if source.parts and source.of_split(one))
         return evolve(source, split=next(splits, source.split))

@@ -242,7 +242,11 @@ def test_missing_file_suggests_a_similar_one_or_none(tmp_path, path, message, he
         assert help in (found.help or "")
     evaluated = text.replace(f'"{path}"', '"eval.jsonl"') + f'eval(data="{path}")\n'
     again = first(evaluated, "XP123", root)
-    assert (again.message, again.help, again.severity) == (found.message, found.help, found.severity)
+    assert message in again.message
+    # an evaluation file that no file here resembles may be on the training machine
+    maybe_there = message == "is not here" and (form or not help.startswith("name"))
+    assert again.severity == ("warning" if maybe_there else "error")
+    assert help.partition(";")[0] in (again.help or "")
 
 
 @pytest.mark.slow
