@@ -58,6 +58,8 @@ class Derivation(OpenSpec):
 
     def run(self, choose: Choose) -> None:
         """Derive every value that the spec does not state. `choose` is the plan's function that chooses settings."""
+        for path in () if self.lora else [one for one in self.values if one.startswith("lora.")]:
+            del self.values[path]  # the adapters are switched off (`lora false`), so their settings have no effect
         self._written_strategy()
         self._precision()
         self._method()

@@ -87,6 +87,8 @@ def test_a_second_adapter_is_refused(tmp_path: Path) -> None:
     assert some(got, "rank", "alpha", "bits") == {"rank": 8, "alpha": 16, "bits": 4}
     off = spec("lora false").replace("xpc 1\n", 'xpc 1\nextends "base.xp"\n')
     assert json.loads(compiled(off, root)["trainer_args.json"])["lora"] is None
+    # settings of adapters that are switched off have no effect
+    assert json.loads(compiled(spec("lora false { init = pissa }"))["trainer_args.json"])["lora"] is None
 
 
 def test_an_adapter_leaves_room_for_a_larger_micro_batch() -> None:

@@ -106,7 +106,7 @@ PROOFS: tuple[Proof, ...] = (
     Proof("T33", "XP534", at="load", measure="rows.unasked", expect={"unasked": 1}),
     Proof("T34", "XP535", at="load", measure="rows.repeated", expect={"repeated": 1}),
     Proof("T35", "XP536", case="XP536-every", at="load", measure="rows.gradient", expect={"moves": False}),
-    Proof("T26", "XP555", measure="rows.built", raises="RunError", match="takes 50 rows, but has only 40"),
+    Proof("T26", "XP555", measure="rows.built", raises="RunError", match="asks for 50 rows of a source that has only 40"),
     Proof("T26", "XP555", case="XP555-holdout", measure="rows.built", raises="RunError", match="40 rows", variant="holdout"),
     Proof("T39", "XP562", at="train", raises="AssertionError", match="prefetch_factor must be greater than 0"),
     Proof("T39", "XP562", at="train", raises="ValueError", match="num_workers option should be non-negative",
