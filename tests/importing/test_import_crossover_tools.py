@@ -52,7 +52,7 @@ def sources(tool: str) -> list[dict[str, Any]]:
     return [one for one in out if required in one]
 
 
-def drawn(chance: random.Random, tool: str) -> list[dict[str, Any]]:
+def generated(chance: random.Random, tool: str) -> list[dict[str, Any]]:
     """Files of a tool, in each of which up to three keys have the values of other files."""
     known = sources(tool)
     free = [(key, one) for keys in known for key, one in keys.items() if key not in STRUCTURE[tool]]
@@ -66,7 +66,7 @@ def test_a_file_with_keys_of_other_files_means_what_the_tool_would_do(
     folder, words = ENVIRONMENTS[tool]
     if not os.path.isdir(os.path.join(REPOSITORY, folder)):
         pytest.skip(f"`make oracles` installs {tool} in {folder}")
-    files = {f"{tool}/{number}.yaml": keys for number, keys in enumerate(drawn(chance, tool))}
+    files = {f"{tool}/{number}.yaml": keys for number, keys in enumerate(generated(chance, tool))}
     (tmp_path / tool).mkdir()
     for name, keys in files.items():
         (tmp_path / name).write_text(yaml.safe_dump(keys, sort_keys=False))

@@ -79,7 +79,7 @@ def values(stack: str, method: str) -> dict[str, list[Any]]:
     return out
 
 
-def drawn(chance: random.Random, stack: str, count: int) -> list[File]:
+def generated(chance: random.Random, stack: str, count: int) -> list[File]:
     """Random files for the methods of a stack."""
     known = {method: values(stack, method) for method in methods_of(stack) if method != "distill"}
     out = []
@@ -125,7 +125,7 @@ def test_every_value_is_of_an_argument_of_some_stack() -> None:
 def test_a_bundle_has_trls_arguments_or_the_import_reports_the_difference(
     stack: str, chance: random.Random, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = [(method, {"report_to": "none", **table}) for method, table in (*FIXED, *drawn(chance, stack, FILES))]
+    files = [(method, {"report_to": "none", **table}) for method, table in (*FIXED, *generated(chance, stack, FILES))]
     theirs = answers(stack, files, tmp_path)
     compared = [(file, found) for file, output in zip(files, theirs, strict=True)
                 if output is not None and (found := silent(stack, file, output)) is not None]  # fmt: skip
@@ -137,5 +137,5 @@ def test_a_bundle_has_trls_arguments_or_the_import_reports_the_difference(
     # the comparison notices an import that takes transformers' defaults for those of the version
     monkeypatch.setattr(switches, "_default", lambda draft, name: 500)
     noticed = [silent(stack, file, output) for file, output in zip(files[: len(FIXED)], theirs) if output is not None]
-    expected = {"trl-0.18": "gradient_checkpointing"}.get(stack, "logging_steps")
-    assert any(expected in (found or ()) for found in noticed), noticed
+    expected = {"gradient_checkpointing", "logging_steps"}
+    assert any(expected & set(found or ()) for found in noticed), noticed
