@@ -197,7 +197,7 @@ def high_rank(spec: Spec) -> Iterator[Finding]:
     Source: peft 0.21 `tuners/lora/layer.py`, `tuners/lora/eva.py`; confirmed by running it.
     """
     init, facts = spec.get("lora.init"), spec.model.facts
-    if init in (None, "gaussian") or facts is None or not (spec.lora and spec.low_rank):
+    if init in (None, "gaussian") or facts is None or not spec.low_rank:
         return
     layers, _ = adapter_layers(spec.stack, facts, spec.get("lora.targets"))
     sizes = {one.name: one.inputs if init == "eva" else min(one.inputs, one.outputs) for one in layers}
