@@ -125,7 +125,7 @@ class Sets:
                 again, other = find_source(row, evolve(like_trained, columns=tuple(names)))
             if alike or again.found is None:
                 # a missing file may be on the training machine, unless a file with a similar name is here
-                misspelt = [one for one in found if one.code == "XP123" and (one.help or "").startswith("name `")]
+                misspelt = [one for one in found if one.code == "XP123" and one.edits]
                 source, found = again, other if first.stated or not misspelt else misspelt
         self.problems.extend(found)
         splits = (one for one in ("test", "validation") if source.parts and source.of_split(one))

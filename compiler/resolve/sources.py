@@ -33,9 +33,9 @@ from xpc.compiler.language.values import InvalidValue, plain_text
 from xpc.compiler.resolve.names import is_hub_id, unquoted
 from xpc.compiler.spec.resources import DataSource
 from xpc.compiler.spec.values import Value
-from xpc.grammar.diagnostic import ERROR, Diagnostic, Label
+from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label
 from xpc.grammar.record import evolve, record
-from xpc.grammar.tree import Ref, String
+from xpc.grammar.tree import Ref, String, quoted
 
 
 @record
@@ -367,10 +367,12 @@ def _not_here(path: str, label: Label, shape: str | None, workspace: Workspace) 
         return report("XP123", f"`{path[:80]}` {why}", label, help=help)
     message = f"`{path[:80]}` is not here" + (": the run will look for it, unchecked" if elsewhere else "")
     near = workspace.nearest_name(path)
+    edits: tuple[Edit, ...] = ()
     if set(path) & set("*?"):
         help = "patterns are not supported: name the folder, whose files are read together"
     elif near is not None and near.lower().endswith(DATA_FORMATS) == path.lower().endswith(DATA_FORMATS):
         help = f'name `"{near}"`, which is here'
+        edits = (Edit(label.span, quoted(near)),) if label.typed == quoted(path) else ()
     elif from_base := workspace.help_for_base(path, label.source.name):
         help = from_base
     elif is_hub_id(path):
@@ -379,4 +381,5 @@ def _not_here(path: str, label: Label, shape: str | None, workspace: Workspace) 
         help = "the path is relative to the spec; when the run starts, XPC_DATA_ROOT can name another folder"
     else:
         help = "the path is relative to the spec; for data on another machine write `data(format=...)`"
-    return evolve(report("XP123", message, label, help=help), severity="warning" if elsewhere else ERROR)
+    found = report("XP123", message, label, help=help, edits=edits)
+    return evolve(found, severity="warning" if elsewhere else ERROR)

@@ -12,6 +12,7 @@ from compile_support import checked, codes, errors, of, put, shown
 
 from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import compile_text
+from xpc.grammar.diagnostic import applied
 
 PAIR = json.dumps({"prompt": "2 + 2?", "chosen": "4", "rejected": "fish"}) + "\n"
 QUESTION = json.dumps({"question": "2 + 2?", "answer": "4"}) + "\n"
@@ -57,6 +58,17 @@ def test_a_file_is_copied_hashed_and_evaluated_each_epoch(root: str) -> None:
     assert facts["arguments"]["eval_strategy"] == "epoch"
     assert 'evaluated = "eval"' in files["bundle.toml"].decode()
     assert "| evaluated on | eval: eval.jsonl" in files["README.md"].decode()
+
+
+@pytest.mark.parametrize(
+    ("written", "here"), [('train="rosw.jsonl"', "rows.jsonl"), ('eval(data="evla.jsonl")', "eval.jsonl")]
+)
+def test_a_misspelt_file_has_an_edit(written: str, here: str, root: str) -> None:
+    name = written.split('"')[1]
+    spec = text(train=f'"{name}"') if written.startswith("train") else text(written)
+    (found,) = of(checked(spec, root), "XP123")
+    assert found.severity == "error"
+    assert applied(spec, found.edits) == spec.replace(name, here)
 
 
 def test_never_is_never_and_is_warned_of(root: str) -> None:
