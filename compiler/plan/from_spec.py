@@ -90,6 +90,7 @@ def load_of(spec: Spec) -> Load:
         reentrant=spec.flag("memory.checkpointing.reentrant"),
         looped=facts.experts > 0 and not stacked(spec.stack, facts), norms_widened=norms_widened(spec),
         fsdp1=strategy == "fsdp1" or (strategy == "hsdp" and spec.stack.facts.hsdp == "fsdp1"),
+        bucket=spec.get("strategy.reduce_bucket") or 0,
     )  # fmt: skip
 
 

@@ -28,6 +28,8 @@ HEADS: Mapping[str, tuple[int, int]] = {
 is for half precision, the second for fp32. Both follow from the tensors that autograd saves (transformers 5.23, 4.57,
 torch 2.13).
 """
+CAPPED = ("gemma2",)
+"""Families whose head limits the logits with tanh. The backward pass needs tanh's output, in the logits' dtype."""
 CHUNK = 4096
 """TRL 1.16's fused head computes logits in chunks of at most this many tokens. For each token, a chunk has at most
 32,768 entries of the vocabulary (trl/models/fused_linear.py).
@@ -37,13 +39,13 @@ CHUNK = 4096
 def logits(load: Load) -> float:
     """The peak bytes of the logits, the loss and their gradients."""
     facts, tokens = load.facts, load.micro * (load.scored or load.length)
-    half, full = HEADS[load.loss]
+    each = HEADS[load.loss][0 if load.element == 2 else 1] + load.element * (load.family in CAPPED)
     if load.loss in ("fused", "trl_fused"):
         return _fused(load)
     # A loss that compares two models also keeps three tensors for the tokens of prompts: the logits of both models, and
     # one gradient.
     prompts = 3 * load.element * (load.tokens - tokens) if load.loss in ("divergence", "mixture") else 0
-    return float(facts.vocab * (tokens * (half if load.element == 2 else full) + prompts) + 4 * tokens * facts.hidden)
+    return float(facts.vocab * (tokens * each + prompts) + 4 * tokens * facts.hidden)
 
 
 def _fused(load: Load) -> float:

@@ -57,6 +57,7 @@ class Load:
     adapters. `loss` is a key of `heads.HEADS`. `frozen` is the bytes of frozen models in addition to the trained one.
     `evaluated` is the number of tokens in an evaluation's micro-batch, divided by `tokens`. `layers` is the number of
     layers that a gradient passes through, or None for all. `stack` is the stack, whose libraries run the model.
+    `bucket` is the number of elements in DeepSpeed's bucket of gradients, or 0 for transformers' default.
 
     The booleans are true in these cases:
 
@@ -104,6 +105,7 @@ class Load:
     looped: bool = False
     norms_widened: bool = False
     fsdp1: bool = False
+    bucket: int = 0
 
     @property
     def tokens(self) -> int:

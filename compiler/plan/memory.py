@@ -4,30 +4,22 @@ The prediction is allocated memory, as `torch.cuda.max_memory_allocated` counts 
 reserved 1.25 to 1.5 times as much as it allocated. This factor does not follow from the configuration, so the verdict
 leaves a margin for it.
 
-States: Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054, section 3), with the buffers of DeepSpeed 0.19.8 and torch
-2.13. Saved activations: coefficients.json of each stack; its numbers were counted on real models.
+`states.py` counts the bytes that do not depend on the batch. Saved activations: coefficients.json of each stack; its
+numbers were counted on real models.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from xpc.compiler.plan import LOW, packed_bytes
+from xpc.compiler.plan import LOW
 from xpc.compiler.plan.adapters import component, in_backward, in_forward, of_layer, of_token, recomputed_too
 from xpc.compiler.plan.coefficients import row, saved
 from xpc.compiler.plan.heads import logits
 from xpc.compiler.plan.load import Load, UnknownMemory
-from xpc.compiler.registry.types import IMAGE_FAMILIES, ModelFacts, layer_kinds
+from xpc.compiler.plan.states import States, gathered_weight, states
+from xpc.compiler.registry.types import IMAGE_FAMILIES, layer_kinds
 from xpc.grammar.record import evolve, record
-
-SUB_GROUP = 1e9
-"""The number of elements that ZeRO-3 updates at once in a process (DeepSpeed 0.19.8, zero/config.py, `sub_group_size`).
-"""
-BUCKET = 25 * 2**20
-"""Size in bytes of one gradient bucket of DDP. DDP keeps a copy of all gradients in its buckets (torch 2.13;
-transformers leaves gradient_as_bucket_view off).
-"""
-
 
 OF_BATCH = ("activations", "recomputation", "backward temporaries", "logits and loss", "autocast copies")
 """Components that grow with the micro-batch."""
@@ -90,7 +82,7 @@ def memory(load: Load) -> Memory:
         share = load.facts.window_layers / load.facts.layers
         average, most = average + share * (sliding - average), max(average, sliding)
     more = of_token(load)
-    phases = _phases(load, _states(load), load.tokens * (average + more), load.tokens * (most + more))
+    phases = _phases(load, states(load), load.tokens * (average + more), load.tokens * (most + more))
     return Memory(phases, load.at_most)
 
 
@@ -148,89 +140,6 @@ def _masks(load: Load) -> float:
     # counted. This agrees with TRL's longest row of gemma-3-1b: 107,520 tokens in 79 GiB (TRL 1.15, release notes).
     blocks = load.element if kinds else 0
     return float((kinds + blocks) * load.tokens * load.length) if load.attention != "flash" else 0.0
-
-
-@record
-class States:
-    """Bytes of one process that do not depend on the batch, by component."""
-
-    weights: float
-    gradients: float
-    optimizer: float
-    master: float
-    communication: float
-    temporary: float
-    gathered: float
-
-
-def _states(load: Load) -> States:
-    """The bytes of weights, gradients and optimizer states on one process, after sharding."""
-    facts, shard = load.facts, max(1, load.shard)
-    spread = {stage: (shard if load.stage >= stage else 1) for stage in (1, 2, 3)}
-    adapters = load.adapters
-    trained = load.trained + (adapters.params if adapters is not None else 0.0)
-    element = float(adapters.element) if adapters is not None else load.weight
-    own = adapters.params * element if adapters is not None else 0.0
-    weights = (facts.params * load.weight + own) / spread[3] + (0 if adapters is None else adapters.shared * element)
-    whole = facts.layer_params * load.element
-    gradients = trained * element / spread[2]
-    if load.layerwise:
-        gradients = min(gradients, facts.layer_params * element)
-    optimizer = trained * load.moments / spread[1]
-    master = communication = gathered = 0.0
-    temporary = trained * load.temporary / spread[1]
-    if load.engine == "deepspeed":
-        # DeepSpeed keeps an fp32 copy of the weights, even of fp32 weights. During the optimizer's step, it also keeps
-        # the gradients in fp32. Source: DeepSpeed 0.19.8, stage_1_and_2.py (single_partition_of_fp32_groups) and
-        # stage3.py (fp32_partitioned_groups_flat)
-        master = trained * 4.0 / spread[1]
-        # Stage 3 converts gradients to fp32 one sub-group of parameters at a time (stage3.py,
-        # _prepare_fp32_grad_for_sub_group).
-        held = trained / spread[1]
-        temporary += 0.0 if load.offload else 4.0 * (min(held, SUB_GROUP) if load.stage == 3 else held)
-        # two buckets of `reduce_bucket_size` elements, which transformers sets to hidden_size squared
-        communication = 2.0 * load.element * facts.hidden**2
-        if load.stage == 3:
-            outside = _outside(facts)
-            gathered = min(2 * facts.layer_params + outside / 2, 1e9 + facts.layer_params) * load.element
-            if shard == 1:
-                gathered = 0.0
-    elif load.engine == "fsdp":
-        # The weights of two layers are gathered at a time: those of the layer that is computed, and those of the next
-        # layer. Embedding and head stay gathered, because FSDP does not reshard the root module after the forward pass.
-        # The gradients of embedding and head are reduced in full.
-        outside = _outside(facts)
-        each = _gathered_weight(load)
-        gathered = 2 * facts.layer_params * each + outside * load.element if shard > 1 and load.stage == 3 else 0.0
-        # bitsandbytes keeps the scales of 4-bit weights in `quant_state`, which FSDP does not shard
-        if adapters is not None and adapters.bits == 4 and spread[3] > 1:
-            packed = facts.layers * facts.layer_params * (packed_bytes(4, adapters.nested) - 0.5)
-            weights += packed * (1 - 1 / shard)
-        if adapters is None and shard > 1:
-            communication = whole
-    elif load.world > 1:
-        communication = trained * element + BUCKET
-    if load.offload:
-        optimizer = master = 0.0
-        temporary = 0.0
-    if load.offload == 2:
-        weights, gathered = 0.0, gathered or 2 * whole
-        gradients = 0.0
-    return States(weights, gradients, optimizer, master, communication, temporary, gathered)
-
-
-def _gathered_weight(load: Load) -> float:
-    """Bytes of one weight when a layer's weights are gathered from all processes. A quantized weight is gathered as it
-    is stored, any other weight in the dtype of the computation.
-    """
-    return float(load.element) if load.adapters is None else min(float(load.element), load.weight)
-
-
-def _outside(facts: ModelFacts) -> float:
-    """The number of parameters outside of the layers. If layers differ, only embeddings and head are counted."""
-    if facts.uneven:
-        return facts.vocab * facts.hidden * (1.0 if facts.tied else 2.0)
-    return max(0.0, facts.params - facts.layers * facts.layer_params)
 
 
 def _casts(load: Load) -> float:
@@ -317,7 +226,10 @@ def _phases(load: Load, held: States, layer: float, largest: float) -> dict[str,
         fixed["vllm"] = load.reserved
     masks = {"attention masks": _masks(load)}
     training = {**fixed, "gathered weights": held.gathered, "communication": held.communication, **masks}
-    before = held.gradients if load.accumulates else 0.0
+    # ZeRO-3 has one tensor for all gradients of a process, from start to end (stage3.py, grad_partitions_flat_buffer)
+    if load.engine == "deepspeed" and load.stage == 3:
+        fixed["gradients"] = held.gradients
+    before = held.gradients if load.accumulates else fixed.get("gradients", 0.0)
     layers = facts.layers if load.layers is None else load.layers
     frozen_units = load.engine == "fsdp" and adapted and load.shard > 1
     # FSDP2 gathers the next layer early, so the temporary tensors of two layers are counted
@@ -334,8 +246,7 @@ def _phases(load: Load, held: States, layer: float, largest: float) -> dict[str,
     own, each, passing, backwards = component(load), of_layer(load), in_forward(load), in_backward(load)
     computed = 2 if load.engine == "fsdp" and load.shard > 1 else 1
     kept_adapters = each * (computed if load.checkpointing else layers)
-    # the backward pass begins at the head, so the head's gradient exists during the backward pass of every decoder
-    # layer
+    # the backward pass begins at the head, so the head's gradient exists during every decoder layer's backward pass
     first = 0.0 if adapted else min(held.gradients, float(facts.vocab * facts.hidden * load.element))
     out: dict[str, dict[str, float]] = {
         "load": {"weights": held.weights, "other models": load.frozen},
@@ -348,7 +259,7 @@ def _phases(load: Load, held: States, layer: float, largest: float) -> dict[str,
             "backward temporaries": working + backwards, own: kept_adapters + passing,
         },
         "step": {**fixed, "gradients": held.gradients, "step temporaries": held.temporary},
-        "save": {**fixed, "gradients": 0.0, "gathered weights": held.gathered},
+        "save": {**fixed, "gathered weights": held.gathered},
     }  # fmt: skip
     last = {
         **training, "gradients": held.gradients, "activations": kept / max(1, layers), "recomputation": again,
@@ -361,7 +272,7 @@ def _phases(load: Load, held: States, layer: float, largest: float) -> dict[str,
         # layer has been recomputed, all these tensors exist.
         last["activations"] = kept
         last[HELD_INPUTS] = layers * load.tokens * _kept(load)
-        last["gathered weights"] -= facts.layer_params * _gathered_weight(load)
+        last["gathered weights"] -= facts.layer_params * gathered_weight(load)
     fixed["gathered weights"] = held.gathered
     moments = (out["backward"], last, {**fixed, **_at_embedding(load, held)})
     out["backward"] = max(moments, key=lambda parts: sum(parts.values()))

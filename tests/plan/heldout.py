@@ -33,8 +33,12 @@ def load(row: Row) -> Load:
     widened = trainer == "peft_widened"
     norms = trainer == "trl_bf16"  # peft_module_casting_to_bf16 leaves only the norms in float32
     element = 4 if trainer == "peft_upcast" else 2
-    own = 4 if trainer in ("peft_upcast", "peft_widened", "trl_bf16", "peft_fp32_adapters", "deepspeed") else 2
-    weight = 2.0
+    # accelerate converts the trained weights to float32 before FSDP shards them
+    upcast = trainer == "fsdp_fp32"
+    own = (
+        4 if upcast or trainer in ("peft_upcast", "peft_widened", "trl_bf16", "peft_fp32_adapters", "deepspeed") else 2
+    )
+    weight = 4.0 if upcast else 2.0
     if row["quantized"]:
         tables = facts.vocab * facts.hidden * (1 if facts.tied else 2)
         size = packed_bytes(4, row.get("nested", False))
@@ -65,7 +69,7 @@ def load(row: Row) -> Load:
         length=row["length"], accumulates=row.get("accum", 1) > 1, checkpointing=row["checkpointing"],
         attention=row["attention"], loss=row["loss"], trained=trained, adapters=adapters,
         widened=widened, looped=facts.experts > 0, stack=row.get("stack", DEFAULT), reentrant=True,
-        norms_widened=norms, fsdp1=strategy == "fsdp",
+        norms_widened=norms, fsdp1=strategy == "fsdp", bucket=row.get("bucket", 0),
     )  # fmt: skip
 
 

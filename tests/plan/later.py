@@ -24,6 +24,8 @@ WHAT = {
     "peft_l40s": "PEFT's comparison of methods, Llama 3.2 3B on L40S, 4 short rows",
     "torchtune_cards": "torchtune, Llama 3.1 8B on RTX 4090 and A6000, compiled",
     "soup_h100": "a trainer over TRL 0.26, Llama 3.1 8B and Qwen2.5 0.5B on H100",
+    "liger_fsdp": "Hugging Face trainers, FSDP1 on 4 A100, models of 2B to 8B, short padded rows",
+    "padded_zero3": "transformers' trainer, ZeRO-3 with DeepSpeed's own buckets on 4 and 8 A100, Llama 3 8B",
 }
 FASTEST = 0.8
 """Every run reaches less than this share of a GPU's peak operations."""
@@ -43,13 +45,13 @@ def used(row: Row) -> float:
 
 
 def kinds(row: Row) -> list[str]:
-    """The reasons why the range of a run's predicted hours is wider: `quantized`, `experts`, `lengths`, or a GPU that
-    has another chip than A100 and H100.
+    """The reasons why the range of a run's predicted hours is wider: `quantized`, `experts`, `lengths`, `deepspeed`, or
+    a GPU that has another chip than A100 and H100.
     """
     gpu = find_gpu(row["gpu"])
     assert gpu is not None
     found = ["quantized"] * row["trainer"].startswith("qlora") + ["experts"] * bool(points.sizes(row).experts)
-    found += ["lengths"] * bool(row.get("lengths"))
+    found += ["lengths"] * bool(row.get("lengths")) + ["deepspeed"] * (row["group"] == "padded_zero3")
     return found + [OTHER] * (gpu.name not in ("a100-80gb", "h100-80gb"))
 
 
@@ -95,11 +97,9 @@ def section() -> list[str]:
     every, rows = points.rows("later_speed.jsonl"), speed_rows()
     models, cards = {row["model"] for row in every}, {row["gpu"] for row in every}
     left = ", ".join(f"{row['gpu']} {row['trainer']} ({used(row):.0%})" for row in every if row not in rows)
-    memory = [
-        f"| {row['group']} | {row['model']} | {row['micro']} x {row['length']:,} tokens | {row['metric']} memory | "
-        f"{row['peak_gib']} GiB measured | {heldout.peak(row):.1f} GiB predicted | {heldout.memory_error(row):+.1%} |"
-        for row in points.rows("later_memory.jsonl")
-    ]
+    memory = points.rows("later_memory.jsonl")
+    peaks = [[row for row in memory if points.aside(row) == half] for half in (False, True)]
+    died = [heldout.judged(row) for row in memory if row["peak_gib"] is None]
     return [
         "## Collected later, in two halves",
         "",
@@ -132,11 +132,32 @@ def section() -> list[str]:
         "",
         f"These runs are not compared, because their matrix products alone would need more than {FASTEST:.0%} of the",
         f"GPU's peak speed: {left}.",
-        "torchtune's runs are compiled, which the plan does not count.",
+        "torchtune's runs are compiled, which the plan does not count. With 512 tokens in a micro-batch,",
+        "`padded_zero3` takes twice the predicted time; from 2,048 tokens on, its runs are in the stated range. Gemma",
+        "2 in `liger_fsdp` takes two and a half times as long: nearly all memory of its GPUs was reserved, and the",
+        "time of a step varied between 1.1 and 6.6 seconds.",
         "",
-        "| group | model | micro-batch | kind of memory | measured | predicted | error |",
-        "|---|---|---|---|---|---|---|",
-        *memory,
+        "Peaks of the first half:",
+        "",
+        *heldout.group(peaks[0], heldout.memory_error, WHAT),
+        "",
+        "Peaks of the second half:",
+        "",
+        *heldout.group(peaks[1], heldout.memory_error, WHAT),
+        "",
+        f"{len(died)} of these runs ran out of memory; the verdict is {', '.join(f'`{one}`' for one in died)}.",
+        "",
+        "`padded_zero3` showed what the plan lacked for ZeRO-3: the mean error was 19.5% in the first half and 17.6%",
+        "in the second, and the run that ran out of memory got the verdict `fits`. DeepSpeed's code shows what was",
+        "missing: all gradients of a process exist from start to end, the optimizer's step copies a sub-group's",
+        "gradients before it converts them, and up to three buckets are reduced at a time, each with a copy. The plan",
+        "did not read the size of the buckets, which is 500 million elements in these runs. The peaks are those of",
+        "active memory, which includes tensors that another stream still uses.",
+        "",
+        "`liger_fsdp` reports the allocator's peak in each step, and the number of tokens on all four GPUs, so a row",
+        "has the mean of all steps. Gemma 2 was predicted 12.6% too low: its head keeps the output of a tanh over the",
+        "logits. Five logs of Phi 3.5 are left out, because their memory grows with the logits although the fused",
+        "loss should be active.",
         "",
         "`soup_h100` reports the used memory of the whole GPU for a run without recomputation. The figure includes",
         "memory that torch's allocator keeps in reserve, which the plan does not count. The dtype of the base is not",

@@ -307,12 +307,13 @@ def test_the_recipes_fit() -> None:
 
 def test_the_states_of_zero3_are_stepped_in_sub_groups() -> None:
     """A 70B model on 16 GPUs of 80 GB has 65.7 GiB of model states per GPU. The run fits only because DeepSpeed's
-    optimizer steps one sub-group of weights after the other: so fp32 copies of all gradients never exist at once.
+    optimizer steps one sub-group of weights after the other: a copy of the sub-group's gradients and its conversion to
+    fp32 take six bytes for each of 1e9 elements.
     """
     text = SPEC.format(model="llama-3.1-70b-instruct", hardware="16 x a100-80gb", more="zero3", batch="gbs=64 micro=1")
     memory = plan(spec_of(text)).memory
     assert memory is not None
-    assert memory.phases["step"]["step temporaries"] <= 4e9
+    assert memory.phases["step"]["step temporaries"] <= 6.2e9
 
 
 def test_one_family_is_read_as_in_the_complete_table() -> None:

@@ -176,8 +176,8 @@ def test_wall_times_on_a_card_of_another_chip_are_in_the_stated_range(
 
 
 def test_later_rows_are_two_halves_of_many_models_and_cards() -> None:
-    """The rows that were collected last are 70 speeds and 13 peaks of memory. They have two halves; the digest of a
-    row's source decides to which half the row belongs.
+    """The rows that were collected last have two halves; the digest of a row's source decides to which half the row
+    belongs.
     """
     rows = points.rows("later_speed.jsonl")
     peaks = points.rows("later_memory.jsonl"), [row for row in points.rows("fused_head_points.jsonl") if "mode" in row]
@@ -189,6 +189,17 @@ def test_later_rows_are_two_halves_of_many_models_and_cards() -> None:
     known = {row["source"] for name in ("heldout_speed", "heldout_memory", "throughput_points", "memory_points")
              for row in points.rows(f"{name}.jsonl")}  # fmt: skip
     assert not {row["source"] for row in rows} & known
+
+
+@pytest.mark.parametrize(("group", "mean"), [("liger_fsdp", 0.02), ("padded_zero3", 0.05)])
+@pytest.mark.parametrize("half", [False, True])
+def test_peaks_under_fsdp_and_zero3_that_were_collected_later(group: str, mean: float, half: bool) -> None:
+    """Neither half was used to fit a number. The run that ran out of memory is no fit."""
+    rows = [row for row in points.rows("later_memory.jsonl") if row["group"] == group and points.aside(row) == half]
+    found = [error for row in rows if (error := heldout.memory_error(row)) is not None]
+    assert len(found) >= 6
+    assert statistics.mean(map(abs, found)) <= mean
+    assert "fits" not in [heldout.judged(row) for row in rows if row["peak_gib"] is None]
 
 
 def test_a_gpu_with_few_tokens_waits_for_the_cpu() -> None:

@@ -8,12 +8,15 @@ import weakref
 from collections.abc import Mapping
 from typing import Any
 
+import family_models
+import points
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
-from xpc.compiler.plan.heads import HEADS
+from xpc.compiler.plan.heads import HEADS, logits
+from xpc.grammar.record import evolve
 
 pytestmark = pytest.mark.slow
 TOKENS, WORDS, WIDTH = 64, 8192, 32
@@ -98,3 +101,25 @@ def test_a_tied_table_has_two_gradients_and_their_sum(head: str) -> None:
     # the stored gradient of the first micro-batch is a fourth tensor, but it existed before the `with` block, so it is
     # not counted
     assert counted == [pytest.approx(3, abs=0.2)] * 2
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_a_head_that_limits_logits_keeps_one_more_copy(dtype: torch.dtype) -> None:
+    """Gemma 2 divides the logits, applies tanh, and multiplies. The backward pass needs tanh's output."""
+    from transformers import Gemma2Config, Gemma2ForCausalLM
+
+    most = []
+    for cap in (None, 30.0):
+        config = Gemma2Config(
+            vocab_size=WORDS, hidden_size=WIDTH, intermediate_size=32, num_hidden_layers=1, num_attention_heads=1,
+            num_key_value_heads=1, head_dim=32, final_logit_softcapping=cap,
+        )  # fmt: skip
+        model = Gemma2ForCausalLM(config).to(dtype)
+        tokens = torch.zeros(1, TOKENS, dtype=torch.long)
+        with Alive() as alive:
+            model(input_ids=tokens, labels=tokens).loss.backward()
+        most.append(alive.most / (TOKENS * WORDS))
+    facts = family_models.facts("gemma2", (96, 96, 4, 2, 24, 4, 2), 2)
+    plain = points.load(points.rows("memory_points.jsonl")[0])
+    counted = [logits(evolve(plain, facts=facts, family=one, element=dtype.itemsize)) for one in ("gemma", "gemma2")]
+    assert most[1] - most[0] == pytest.approx((counted[1] - counted[0]) / (plain.tokens * facts.vocab), abs=0.1)
