@@ -16,7 +16,7 @@ from xpc.compiler.data.row_counts import steps_of_rows, trained
 from xpc.compiler.lower.arguments import best
 from xpc.compiler.lower.dtypes import DTYPES
 from xpc.compiler.lower.method import lora_section
-from xpc.compiler.lower.optimizer_states import optimizer_states
+from xpc.compiler.plan.optimizer_states import optimizer_states
 from xpc.compiler.registry.linear_layers import layer_parameters, lora_parameters, shared_parameters, tables
 from xpc.compiler.registry.types import ModelFacts
 from xpc.compiler.spec import Spec

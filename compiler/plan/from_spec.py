@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.methods.definition import none as no_reference
-from xpc.compiler.language.optimizers import FUSED, LAYERWISE, MOMENTS
+from xpc.compiler.language.optimizers import FUSED, LAYERWISE
 from xpc.compiler.language.strategies import SPREADS
 from xpc.compiler.plan import packed_bytes
 from xpc.compiler.plan.adapters import rotations
 from xpc.compiler.plan.load import Adapters, Load, UnknownMemory
+from xpc.compiler.plan.optimizer_states import state_bytes
 from xpc.compiler.registry.linear_layers import (
     ATTENTION,
     layer_parameters,
     lora_parameters,
-    matrix_numbers,
     shared_parameters,
     tables,
 )
@@ -25,12 +25,6 @@ from xpc.compiler.stacks.fused_experts import adapter_layers, expert_parameters,
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xpc.compiler.plan.time import Speed
-
-BYTES = {"adamw8bit": 2, "ademamix8bit": 3, "lion8bit": 1, "rmsprop8bit": 1, "torchao_adamw8bit": 2,
-         "torchao_adamw4bit": 1, "grokadamw": 0}  # fmt: skip
-"""Bytes per parameter of the optimizer states in 8 and 4 bits. Paged states count as 0, because CUDA moves them to the
-host. GrokAdamW's states count as 0, too, because they are on the host from the beginning.
-"""
 
 UNCOUNTED = ("use_logits_to_keep", "model_init_kwargs", "optim_args")
 """Arguments of `extra trl` that change the memory of a run by an amount that the plan does not count."""
@@ -74,7 +68,7 @@ def load_of(spec: Spec) -> Load:
         offload=_offload(spec, stage),
         element=2 if half else 4, weight=stored,
         amp=half and not deepspeed and (stored == 4.0 and engine == "none" if tuned is None else tuned.element == 4),
-        moments=float(BYTES.get(name, _moments(spec, trained, tuned) * own)),
+        moments=_moments(spec, facts, trained if tuned is None else tuned.params, own),
         temporary=own if spec.stack.optimizers.get(name) == "adamw_torch" and not deepspeed else 0.0,
         micro=1 if flattened else micro, length=length * (micro if flattened else 1),
         accumulates=spec.integer("batch.accum") > 1, checkpointing=spec.flag("memory.checkpointing"),
@@ -131,22 +125,19 @@ def _other_models(spec: Spec, size: float) -> float:
     return total
 
 
-def _moments(spec: Spec, trained: float, adapters: Adapters | None) -> float:
-    """The number of optimizer states per trained parameter.
+def _moments(spec: Spec, facts: ModelFacts, trained: float, own: float) -> float:
+    """The bytes of optimizer states per trained parameter, which itself has `own` bytes.
 
-    Muon has one state for each weight of a hidden matrix. Under ZeRO-1 and ZeRO-2 it has two states, because DeepSpeed
-    also keeps the momentum of an unfinished step (zero/stage_1_and_2.py). All other weights are trained with AdamW,
-    which has two states for each weight. With `freeze`, every weight is assumed to have two states.
+    Paged states count as 0, because CUDA moves them to the host, and GrokAdamW's, because they are on the host from the
+    beginning. With Muon, DeepSpeed's ZeRO-1 and ZeRO-2 also keep the momentum of an unfinished step
+    (zero/stage_1_and_2.py). With Muon and `freeze`, every weight is assumed to have two states.
     """
     name = spec.text("optimizer")
-    if name != "muon":
-        return MOMENTS.get(name, 0) + bool(spec.get("optimizer.momentum"))
-    facts = spec.model.facts
-    if facts is None or spec.zero_stage in (1, 2) or (spec.flag("freeze") and not spec.lora):
-        return 2.0
-    if adapters is None:
-        return 2.0 - min(1.0, matrix_numbers(facts) / trained)
-    return 1.0 + tables(spec.names("lora.modules_to_save")) * facts.vocab * facts.hidden / max(1.0, adapters.params)
+    if name.startswith("paged_") or name == "grokadamw":
+        return 0.0
+    if name == "muon" and (spec.zero_stage in (1, 2) or (spec.flag("freeze") and not spec.lora)):
+        return 2 * own
+    return state_bytes(spec, facts, trained, own) / max(1.0, trained)
 
 
 def _adapters(spec: Spec, element: float) -> Adapters:

@@ -92,11 +92,6 @@ def _latent_attention(facts: ModelFacts) -> tuple[Linear, ...]:
     )
 
 
-def matrix_numbers(facts: ModelFacts) -> float:
-    """The number of weights in all hidden matrices of a model, which Muon trains."""
-    return float(facts.layers * sum(one.inputs * one.outputs * one.count for one in linear_layers(facts)))
-
-
 def targeted(facts: ModelFacts, targets: object) -> tuple[Linear, ...]:
     """The linear layers of a decoder layer that `targets` selects. As in PEFT, a target may be only the end of a
     layer's name. If `targets` is not a list, all linear layers are returned.

@@ -1,4 +1,4 @@
-"""Compute how many bytes the states of an optimizer take in a checkpoint.
+"""Compute how many bytes the states of an optimizer take in memory and in a checkpoint.
 
 AdamW keeps two numbers for each trained parameter. GaLore projects each gradient to a low rank. It keeps its projection
 matrices, and two numbers for each element of the projected gradients. At rank 128, GaLore's states for a matrix of
@@ -35,16 +35,21 @@ SMALL = 4096
 
 
 def optimizer_states(spec: Spec, facts: ModelFacts, trained: int, weight: int) -> int:
-    """The bytes of the optimizer's states for `trained` parameters. `weight` is the number of bytes of one trained
-    weight.
+    """The bytes of the optimizer's states in a checkpoint, for `trained` parameters. `weight` is the number of bytes of
+    one trained weight.
     """
-    name = spec.text("optimizer")
     if spec.owns_optimizer:
         return trained * MASTER
-    if not trained or name in UNSAVED:
+    if not trained or spec.text("optimizer") in UNSAVED:
         return 0
+    return int(state_bytes(spec, facts, trained, weight) + (4 * trained if spec.zero_stage else 0))
+
+
+def state_bytes(spec: Spec, facts: ModelFacts, trained: float, weight: float) -> float:
+    """The bytes of the optimizer's states in memory, without DeepSpeed's float32 copy of the weights."""
+    name = spec.text("optimizer")
     if name in LOW_RANK:
-        return int(_projected(spec, facts, trained, weight))
+        return _projected(spec, facts, trained, weight)
     own = name in PACKAGES["bitsandbytes"]
     each: float = 4 if spec.zero_stage or own else weight
     each = OF_BLOCK if name.endswith("8bit") else OF_SMALL_BLOCK if name.endswith("4bit") else each
@@ -52,16 +57,16 @@ def optimizer_states(spec: Spec, facts: ModelFacts, trained: int, weight: int) -
     if name == "muon":
         hidden = sum(one.inputs * one.outputs * one.count for one in _matrices(spec, facts) if one.site) * facts.layers
         # one state for the matrices that Muon trains, and two for the weights that AdamW trains
-        moments = 2 - min(1.0, hidden / trained)
+        moments = 2 - min(1.0, hidden / max(1.0, trained))
     exempt = _unquantized(spec, facts) if own and name.endswith("8bit") and not spec.zero_stage else 0
-    return int(trained * (moments * each + (4 if spec.zero_stage else 0)) + exempt * moments * (4 - each))
+    return trained * moments * each + min(exempt, trained) * moments * (4 - each)
 
 
 def algorithm(name: str) -> str:
     """The name of the optimizer's algorithm, without the format of its states: `paged_adamw8bit` becomes `adamw`."""
     for start in ("paged_", "torchao_", "galore_", "apollo_"):
         name = name.removeprefix(start)
-    return name.removesuffix("8bit").removesuffix("4bit")
+    return name.removesuffix("_layerwise").removesuffix("8bit").removesuffix("4bit")
 
 
 def _unquantized(spec: Spec, facts: ModelFacts) -> int:
@@ -74,13 +79,13 @@ def _unquantized(spec: Spec, facts: ModelFacts) -> int:
     return embedding + round(sum(count * size for size, count in sizes if size < SMALL))
 
 
-def _projected(spec: Spec, facts: ModelFacts, trained: int, weight: int) -> float:
+def _projected(spec: Spec, facts: ModelFacts, trained: float, weight: float) -> float:
     """The bytes of GaLore's projection matrices and states. If the gradient is float32, a projection matrix has all
     singular vectors of the gradient. Otherwise it has only `rank` of them.
     """
     name, wanted, targets = spec.text("optimizer"), spec.integer("optimizer.rank"), spec.get("optimizer.targets")
     apollo, factored = name in PACKAGES["apollo"], algorithm(name) == "adafactor"
-    each: float = OF_BLOCK if name.endswith("8bit") else weight
+    each: float = OF_BLOCK if "8bit" in name else weight
     kept, projected = 0.0, 0.0
     for one in _matrices(spec, facts):
         # As in transformers, a target may be any part of a module's path. Stacked experts are not linear modules,
@@ -105,6 +110,8 @@ def _matrices(spec: Spec, facts: ModelFacts) -> Iterator[Linear]:
         yield from linear_layers(facts)
         if not facts.tied and not spec.method.scores:
             yield Linear(HEADS[0], "", facts.hidden, facts.vocab, 1)
+        return
+    if spec.flag("oft"):
         return
     rank = spec.integer("lora.rank")
     for one in targeted(facts, spec.get("lora.targets")):
