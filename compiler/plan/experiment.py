@@ -12,7 +12,7 @@ from xpc.compiler.language.kinds import Amount
 from xpc.compiler.plan import GIB, HIGH, UNKNOWN, verdict
 from xpc.compiler.plan.calibration import Measured, Reading, measured
 from xpc.compiler.plan.evaluations import evaluated_rows, evaluations, forward_share, times
-from xpc.compiler.plan.from_spec import load_of, row_tokens, speed_of
+from xpc.compiler.plan.from_spec import load_of, row_tokens, speed_of, unmeasured
 from xpc.compiler.plan.load import Load, UnknownMemory
 from xpc.compiler.plan.memory import Memory, memory
 from xpc.compiler.plan.price import price_of
@@ -141,8 +141,8 @@ def plan(spec: Spec, assumed: Assumptions | None = None) -> Plan:
     if real is not None:
         fast = _measured_speed(spec, real, fast, tokens)
     if fast is None:
-        unmeasured = "xpc does not predict the speed of a CPU" if gpu is None else "no published runs on such a GPU"
-        unknown["hours"] = unknown["memory"] if load is None and gpu is not None else unmeasured
+        cause = unmeasured(spec) or "no published runs on such a GPU"
+        unknown["hours"] = unknown["memory"] if load is None and gpu is not None else cause
     elif steps is None:
         unknown["hours"] = why
     hours = None

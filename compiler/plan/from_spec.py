@@ -12,6 +12,7 @@ from xpc.compiler.plan.load import Adapters, Load, UnknownMemory
 from xpc.compiler.plan.optimizer_states import state_bytes
 from xpc.compiler.registry.linear_layers import (
     ATTENTION,
+    HEADS,
     layer_parameters,
     lora_parameters,
     shared_parameters,
@@ -21,6 +22,7 @@ from xpc.compiler.registry.types import ModelFacts
 from xpc.compiler.spec import Spec
 from xpc.compiler.spec.adapter_dtype import adapter_dtype, norms_widened, tables_dtype
 from xpc.compiler.stacks.fused_experts import adapter_layers, expert_parameters, stacked
+from xpc.grammar.record import evolve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,6 +48,9 @@ def load_of(spec: Spec) -> Load:
         raise UnknownMemory("the checkpoint is quantized, and its weights are not of one size")
     if facts.experts and not spec.low_rank:
         raise UnknownMemory(f"`{spec.adapter}` on a mixture of experts was not measured")
+    if spec.method.scores:
+        # the head of a reward model has one output, so there is one table, the embedding
+        facts = evolve(facts, params=facts.params - (0 if facts.tied else facts.vocab * facts.hidden), tied=True)
     half, strategy = spec.text("precision") != "fp32", spec.text("strategy")
     stage, deepspeed = SPREADS.get(strategy, 0), strategy.startswith("zero")
     engine = "deepspeed" if deepspeed else "fsdp" if stage else "none"
@@ -61,6 +66,7 @@ def load_of(spec: Spec) -> Load:
     name = spec.text("optimizer")
     own = 4.0 if deepspeed else stored if tuned is None else float(tuned.element)
     micro, length = _batch(spec)
+    rounds = spec.get("method.steps_per_generation") or spec.integer("batch.accum")
     flattened = spec.flag("batch.packing") or spec.flag("batch.padding_free")
     attention = _attention(spec, micro, flattened)
     return Load(
@@ -75,8 +81,9 @@ def load_of(spec: Spec) -> Load:
         attention=attention, loss=_loss(spec), trained=trained, adapters=tuned,
         frozen=_other_models(spec, facts.params * stored) / (shard if stage == 3 else 1),
         evaluated=_evaluated(spec),
-        generates=micro * length * spec.integer("batch.accum") if _writes(spec) else 0,
-        reserved=_vllm(spec, gpu.memory_gib * 2**30),
+        generates=micro * length * rounds if _writes(spec) else 0,
+        reserved=0.0 if spec.flag("method.vllm.sleep") else _vllm(spec, gpu.memory_gib * 2**30),
+        wakes=_vllm(spec, gpu.memory_gib * 2**30) if spec.flag("method.vllm.sleep") else 0.0,
         layerwise=name in (*FUSED, *LAYERWISE),
         scored=(spec.get("method.max_completion") or 0) if spec.online else 0,
         selective=spec.flag("memory.checkpointing.selective"), layers=layers, stack=spec.stack.name,
@@ -84,7 +91,7 @@ def load_of(spec: Spec) -> Load:
         reentrant=spec.flag("memory.checkpointing.reentrant"),
         looped=facts.experts > 0 and not stacked(spec.stack, facts), norms_widened=norms_widened(spec),
         fsdp1=strategy == "fsdp1" or (strategy == "hsdp" and spec.stack.facts.hsdp == "fsdp1"),
-        bucket=spec.get("strategy.reduce_bucket") or 0,
+        bucket=spec.get("strategy.reduce_bucket") or 0, reshards=spec.get("strategy.reshard") is not False,
     )  # fmt: skip
 
 
@@ -156,10 +163,12 @@ def _adapters(spec: Spec, element: float) -> Adapters:
         shared = shared_parameters(rank or 0, linear) if kind == "vera" else 0
     else:
         params = lora_parameters(facts, rank or 0, linear, spec.flag("lora.dora"))
-    params += tables(spec.names("lora.modules_to_save")) * facts.vocab * facts.hidden
+    saved, table = spec.names("lora.modules_to_save"), facts.vocab * facts.hidden
+    params += tables(saved) * table
     return Adapters(
         standing, rank or 0, params, 4 if element == 4 else 2, linear, spec.get("lora.dropout") or 0.0, merged,
         kind, blocks, spec.bits or 0, spec.flag("lora.double_quant"), shared,
+        table if {*HEADS} & {name.rpartition(".")[2] for name in saved} else 0,
     )  # fmt: skip
 
 
@@ -211,8 +220,8 @@ def speed_of(spec: Spec, load: Load, tokens: int | None = None, row: int | None 
 
     gpu, facts = spec.hardware.gpu, load.facts
     assert gpu is not None  # `load_of` makes a `Load` only for a spec with a GPU
-    if spec.method.generates:
-        return None  # the time to generate was not measured, so the speed is unknown
+    if unmeasured(spec):
+        return None
     precision = spec.text("precision")
     sequences = spec.integer("batch.gbs") * spec.method.sequences
     length = row_tokens(spec) if tokens is None else max(1, tokens // sequences)
@@ -240,6 +249,17 @@ def speed_of(spec: Spec, load: Load, tokens: int | None = None, row: int | None 
     casts = load.widened or (load.norms_widened and load.amp)
     kind += " casts" if casts else " fused" if spec.flag("memory.liger") else ""
     return speed(done, gpu.capability[0], precision, kind, kinds)
+
+
+def unmeasured(spec: Spec) -> str:
+    """The reason why the speed of a run is unknown; "" if it may be known."""
+    if spec.hardware.gpu is None:
+        return "xpc does not predict the speed of a CPU"
+    if spec.method.generates:
+        return "the time to generate completions was not measured"
+    if spec.text("strategy.offload") != "none" or spec.flag("memory.offload_activations"):
+        return "the time of copies to host memory was not measured"
+    return ""
 
 
 def moved(load: Load, accumulation: int) -> dict[str, float]:
@@ -294,7 +314,9 @@ def _loss(spec: Spec) -> str:
     model gets labels, as in plain training. For the other methods, Liger has separate losses.
     """
     facts, method, kind = spec.stack.facts, spec.method, spec.model.model_type or ""
-    if method.scores or spec.extra_value("trl", "use_liger_loss") is True:
+    if method.scores:
+        return "score"
+    if spec.extra_value("trl", "use_liger_loss") is True:
         return "fused"
     if method.head in ("fused", "weight") and not facts.liger_fused_loss and kind not in facts.fused_head_fails:
         return "trl_fused"
@@ -312,10 +334,8 @@ def _writes(spec: Spec) -> bool:
 
 
 def _vllm(spec: Spec, capacity: float) -> float:
-    """The bytes that vLLM reserves if it runs in the training process. 0 if vLLM sleeps during training."""
+    """The bytes that vLLM takes in the training process. With `sleep`, it has them only while it generates."""
     if not (spec.online and spec.flag("method.vllm") and spec.get("method.vllm.mode") == "colocate"):
-        return 0.0
-    if spec.flag("method.vllm.sleep"):
         return 0.0
     share = spec.get("method.vllm.gpu_memory")
     return (share.value if isinstance(share, Amount) else float(share or 0.3)) * capacity

@@ -21,6 +21,7 @@ HEADS: Mapping[str, tuple[int, int]] = {
     # at the peak: the tensors of the entry "divergence" and, for 0 < `beta` < 1, those of the mixture of both
     # models' probabilities
     "mixture": (36, 72),
+    "score": (0, 0),  # a reward model returns one number for each token
     "fused": (0, 0),  # this head computes logits in chunks; `_fused` counts its bytes
     "trl_fused": (0, 0),
 }
@@ -53,7 +54,7 @@ def _fused(load: Load) -> float:
     the logits of one chunk.
     """
     facts, tokens, element = load.facts, load.tokens, load.element
-    weight = facts.vocab * facts.hidden if load.adapters is None and load.trained else 0
+    weight = (facts.vocab * facts.hidden if load.trained else 0) if load.adapters is None else load.adapters.head
     if load.loss == "trl_fused":
         return float(4 * tokens * facts.hidden + (4 + element) * weight + min(tokens, CHUNK) * 32768 * element)
     # Liger 0.8.5 `fused_linear_cross_entropy.py`: a chunk has about tokens x hidden / vocabulary rows, rounded up to a

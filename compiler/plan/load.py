@@ -26,7 +26,8 @@ class Adapters:
     peft adds the adapters to a copy of these weights. `kind` is lora, dora, oft, vera, loha or miss. `shared` is the
     number of frozen parameters that VeRA's layers share. `blocks` is the number of elements in OFT's rotations of a
     layer, if each rotation is written as a full matrix. `bits` is 4 or 8 for a quantized base, otherwise 0, and
-    `nested` says whether the scales of the quantized weights are quantized, too.
+    `nested` says whether the scales of the quantized weights are quantized, too. `head` is the number of weights of the
+    output head if they are trained in full, otherwise 0.
     """
 
     sites: str
@@ -41,6 +42,7 @@ class Adapters:
     bits: int = 0
     nested: bool = False
     shared: int = 0
+    head: int = 0
 
 
 @record
@@ -57,7 +59,8 @@ class Load:
     adapters. `loss` is a key of `heads.HEADS`. `frozen` is the bytes of frozen models in addition to the trained one.
     `evaluated` is the number of tokens in an evaluation's micro-batch, divided by `tokens`. `layers` is the number of
     layers that a gradient passes through, or None for all. `stack` is the stack, whose libraries run the model.
-    `bucket` is the number of elements in DeepSpeed's bucket of gradients, or 0 for transformers' default.
+    `bucket` is the number of elements in DeepSpeed's bucket of gradients, or 0 for transformers' default. vLLM takes
+    `reserved` bytes all the time, and `wakes` bytes only while it generates.
 
     The booleans are true in these cases:
 
@@ -68,6 +71,7 @@ class Load:
     - `fsdp1`: version 1 of FSDP shards the model
     - `at_most`: the memory that grows with the batch is only known as an upper bound
     - `looped`: experts are computed one by one
+    - `reshards`: FSDP frees the gathered weights after the forward pass
     """
 
     facts: ModelFacts
@@ -106,6 +110,8 @@ class Load:
     norms_widened: bool = False
     fsdp1: bool = False
     bucket: int = 0
+    wakes: float = 0.0
+    reshards: bool = True
 
     @property
     def tokens(self) -> int:

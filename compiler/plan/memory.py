@@ -208,7 +208,7 @@ def _tied(load: Load) -> float:
     the table counts as frozen, too.
     """
     facts = load.facts
-    if not facts.tied or load.adapters is not None or load.trained < facts.params:
+    if not facts.tied or load.adapters is not None or load.trained < facts.params or load.loss == "score":
         return 0.0
     # if no gradient of the embedding table is stored yet, the sum of the gradients from head and embedding is stored
     stored = not load.accumulates and load.stage < 2 and not load.layerwise
@@ -247,7 +247,9 @@ def _phases(load: Load, held: States, layer: float, largest: float) -> dict[str,
     computed = 2 if load.engine == "fsdp" and load.shard > 1 else 1
     kept_adapters = each * (computed if load.checkpointing else layers)
     # the backward pass begins at the head, so the head's gradient exists during every decoder layer's backward pass
-    first = 0.0 if adapted else min(held.gradients, float(facts.vocab * facts.hidden * load.element))
+    first = min(held.gradients, float(facts.vocab * facts.hidden * load.element)) if load.loss != "score" else 0.0
+    if load.adapters is not None:
+        first = float(load.adapters.head * load.adapters.element)
     out: dict[str, dict[str, float]] = {
         "load": {"weights": held.weights, "other models": load.frozen},
         "forward": {
@@ -297,12 +299,17 @@ def _without_backward(
     facts = load.facts
     if load.evaluated:
         half = 10 if load.element == 2 else 12
-        head = 0.0 if load.loss == "trl_fused" else float(load.tokens * facts.vocab * half)
+        head = 0.0 if load.loss in ("trl_fused", "score") else float(load.tokens * facts.vocab * half)
         grows = {**masks, "activations": largest, "logits and loss": head}
         yield "evaluate", {**fixed, **{what: load.evaluated * size for what, size in grows.items()}}
-    if load.generates:
+    if load.generates or load.wakes:
         # per token, latent attention caches the latent vector and the rotated part of the keys, which all heads share
         # (transformers 5.23)
         cached = facts.latent + facts.rotated if facts.latent else 2 * facts.kv_heads * facts.head_dim
-        cache = 2.0 * facts.layers * cached * load.generates
-        yield "generate", {**fixed, "key-value cache": cache}
+        generating = {**fixed, "key-value cache": 2.0 * facts.layers * cached * load.generates}
+        if load.wakes:
+            generating["vllm"] = load.wakes
+        elif load.engine == "deepspeed" and load.stage == 3 and load.shard > 1:
+            # TRL gathers the complete model to generate with it (`ds3_gather_for_generation`)
+            generating["gathered weights"] = facts.params * min(load.weight, float(load.element))
+        yield "generate", generating

@@ -1,0 +1,77 @@
+"""Two specs that differ in one setting differ in the plan by the bytes of a closed form."""
+
+from __future__ import annotations
+
+import pytest
+from compile_support import checked
+
+from xpc.compiler.plan.experiment import Plan, plan
+
+WORDS, WIDTH, LAYERS = 152064, 3584, 28
+"""Sizes of Qwen2.5 7B: vocabulary, hidden size and layers."""
+TABLE, PARAMS = WORDS * WIDTH, 7615616512
+LAYER = (PARAMS - 2 * TABLE - WIDTH) // LAYERS
+CARD = 79.1 * 2**30
+CHATS, PAIRS, PROMPTS = "infinity-instruct:0625", "intel-orca-dpo-pairs", "deepmath-103k"
+GRPO = "method grpo(generations=8, rewards=[accuracy]{})"
+SPEC = """xpc 1
+train qwen2.5-7b on {data} for 100 steps
+hardware 8 x h100-80gb
+memory(checkpointing)
+batch gbs=64 micro={micro}
+save "out"
+{more}
+"""
+
+
+def planned(more: str, data: str = CHATS, micro: int = 8) -> Plan:
+    found = checked(SPEC.format(more=more, data=data, micro=micro)).spec
+    assert found is not None
+    return plan(found)
+
+
+def component(found: Plan, phase: str, name: str) -> float:
+    assert found.memory is not None
+    return found.memory.phases[phase].get(name, 0.0)
+
+
+SAVED = "ddp\nlora(rank=16, modules_to_save=[{}])"
+
+
+@pytest.mark.parametrize(("one", "other", "data", "phase", "name", "bytes_"), [
+    # the head's gradient exists from the start of the backward pass; TRL's head sums it up in float32
+    (SAVED.format("embed_tokens"), SAVED.format("lm_head"), CHATS, "backward", "gradients", 4 * TABLE),
+    (SAVED.format("embed_tokens"), SAVED.format("lm_head"), CHATS, "forward", "logits and loss", (4 + 2) * TABLE),
+    ("fsdp", "fsdp(reshard=false)", CHATS, "forward", "gathered weights", 2 * (LAYERS - 2) * LAYER),
+    ("fsdp1", "fsdp1(reshard=false)", CHATS, "backward", "gathered weights", 2 * (LAYERS - 2) * LAYER),
+    ("zero2", "zero2(reduce_bucket=500000000)", CHATS, "backward", "communication", 2 * 2 * (5e8 - WIDTH**2)),
+    ("zero3", "zero3(reduce_bucket=500000000)", CHATS, "backward", "communication", 7 * 2 * (5e8 - WIDTH**2)),
+    ("zero3(offload=optimizer)", "zero3", CHATS, "evaluate", "gradients", 2 * PARAMS / 8),
+    ("zero3(offload=optimizer)", "zero3", CHATS, "save", "gradients", 2 * PARAMS / 8),
+    ("zero3\nmethod reward", "zero3\nmethod dpo", PAIRS, "step", "optimizer", 8 * TABLE / 8),
+    ("zero3\nmethod reward", "zero3\nmethod orpo", PAIRS, "forward", "logits and loss", 8 * WORDS * 2 * 8 * 1024),
+    ("zero2\n" + GRPO.format(""), "zero3\n" + GRPO.format(""), PROMPTS, "generate", "gathered weights", 2 * PARAMS),
+    ("zero2\n" + GRPO.format(""), "zero2\n" + GRPO.format(", vllm(mode=colocate, sleep)"), PROMPTS, "generate", "vllm",
+     0.3 * CARD),
+    ("zero2\n" + GRPO.format(", vllm(mode=colocate, sleep)"), "zero2\n" + GRPO.format(", vllm(mode=colocate)"),
+     PROMPTS, "step", "vllm", 0.3 * CARD),
+    ("zero2\n" + GRPO.format(""), "zero2\n" + GRPO.format(", steps_per_generation=2"), PROMPTS, "generate",
+     "key-value cache", 2 * LAYERS * 2 * 4 * 128 * 8 * 1024),
+])  # fmt: skip
+def test_one_setting_changes_one_component_by_its_bytes(
+    one: str, other: str, data: str, phase: str, name: str, bytes_: float
+) -> None:
+    more = "\ndata(holdout=64)\neval(every=50)" if data == CHATS else ""
+    before, after = (component(planned(text + more, data), phase, name) for text in (one, other))
+    assert after - before == pytest.approx(bytes_, rel=2e-3)
+
+
+@pytest.mark.parametrize(("more", "data", "why"), [
+    (GRPO.format(""), PROMPTS, "the time to generate completions was not measured"),
+    ("zero2(offload=optimizer)", CHATS, "the time of copies to host memory was not measured"),
+    ("zero3(offload=cpu)", CHATS, "the time of copies to host memory was not measured"),
+])  # fmt: skip
+def test_the_hours_of_what_was_not_measured_are_unknown(more: str, data: str, why: str) -> None:
+    found = planned(more, data)
+    assert found.hours is None
+    assert found.unknown["hours"] == why
