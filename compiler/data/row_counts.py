@@ -6,6 +6,7 @@ from math import ceil
 
 from xpc.compiler.data.rows import count
 from xpc.compiler.language.kinds import Amount
+from xpc.compiler.language.setting import Path
 from xpc.compiler.spec import Spec
 from xpc.compiler.spec.resources import DataSource
 
@@ -75,6 +76,12 @@ def mixture_rows(spec: Spec) -> tuple[list[int], list[int]] | None:
         raise MixtureError(str(error)) from None
 
 
+def filters(spec: Spec) -> list[str]:
+    """The names of settings that drop rows. How many rows they drop is only known when the run starts."""
+    written: tuple[Path, ...] = ("data.unique", "data.min_tokens", "data.max_tokens")
+    return [path.rpartition(".")[2] for path in written if spec.get(path)]
+
+
 def steps_of_rows(spec: Spec, rows: int) -> int:
     """The number of optimizer steps of the run, if an epoch has `rows` rows."""
     return ceil(epoch(spec, rows)[0] * spec.real("train.epochs"))
@@ -109,10 +116,11 @@ def sequences_of_steps(spec: Spec, rows: int | None, steps: int) -> int:
 
 def sampled(spec: Spec, rows: int) -> int:
     """The number of sequences in an epoch of `rows` rows. An online method samples a group of completions for each
-    prompt, and `gbs` counts completions.
+    prompt, and `gbs` counts completions. Some stacks drop prompts of a distillation that do not fill a step.
     """
     if not (spec.method.generates and spec.method.grouped):
-        return rows
+        together = spec.integer("batch.gbs") if spec.method.generates and spec.stack.facts.distill_rounds else 1
+        return rows - rows % together
     group = spec.get("method.generations") or 1
     rounds = spec.get("method.steps_per_generation") or spec.integer("batch.accum")
     together = max(1, spec.integer("batch.micro") * spec.replicas * rounds // group)

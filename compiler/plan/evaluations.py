@@ -37,7 +37,7 @@ def times(spec: Spec, path: AmountPath, steps: int | None, last: bool = False) -
 
 def evaluations(spec: Spec, steps: int | None) -> int | None:
     """The number of evaluations; None if unknown."""
-    return times(spec, "eval.every", steps)
+    return times(spec, "eval.every", steps, last=spec.stack.facts.evaluates_last)
 
 
 def evaluated_rows(spec: Spec) -> int | None:

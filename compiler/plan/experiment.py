@@ -4,10 +4,10 @@ functions are pure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import ceil
 
-from xpc.compiler.data.row_counts import sampled, sequences_of_steps, steps_of_rows, trained
+from xpc.compiler.data.row_counts import filters, sampled, sequences_of_steps, steps_of_rows, trained
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.plan import GIB, HIGH, UNKNOWN, verdict
 from xpc.compiler.plan.calibration import Measured, Reading, measured
@@ -61,7 +61,8 @@ class Plan:
 
     `sequences` is the number of sequences of all steps; the last step of an epoch may have fewer than `gbs`.
     `hours` is the time of training and of all evaluations. `evaluations` is the number of evaluations, and `evaluating`
-    the share of the hours that they take.
+    the share of the hours that they take. If `filters` is not empty, these settings drop rows, and the numbers of steps
+    and sequences are upper bounds.
     """
 
     spec: Spec
@@ -81,6 +82,7 @@ class Plan:
     price: float | None = None
     evaluations: int | None = 0
     evaluating: float = 0.0
+    filters: Sequence[str] = ()
 
     @property
     def tokens(self) -> int | None:
@@ -163,7 +165,7 @@ def plan(spec: Spec, assumed: Assumptions | None = None) -> Plan:
         spec, capacity, UNKNOWN, estimate, steps, sequences, tokens, full,
         _warmup(spec, steps), _saves(spec, steps), hours, fast, unknown, real,
         None if gpu is None else price_of(given.prices, gpu.name),
-        number, aside / (1.0 + aside),
+        number, aside / (1.0 + aside), filters(spec) if given.rows is None and spec.get("train.steps") is None else (),
     )  # fmt: skip
     if out.peak is None or not capacity:
         return out

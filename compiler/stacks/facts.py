@@ -262,6 +262,8 @@ class Facts:
     """Whether sft evaluates with transformers' own evaluation step, which computes a loss only if a batch has all
     `label_names`.
     """
+    evaluates_last: bool
+    """Whether a run that evaluates every few steps also evaluates after its last step."""
     traced_evaluation: bool
     """Whether `jit_mode_eval` can trace the model. If not, transformers warns and evaluates the model
     without tracing.

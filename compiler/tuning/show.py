@@ -61,8 +61,10 @@ def _one(plan: Plan) -> str:
         of = " of one GPU" if plan.spec.hardware.gpu is not None else ""
         lines.append(f"memory{of}: unknown, {plan.unknown['memory']}")
     most = " at most (rows may be shorter than `seq`)" if plan.full_rows else ""
-    steps = "unknown" if plan.steps is None else f"{plan.steps:,}"
+    steps = "unknown" if plan.steps is None else f"{'at most ' * bool(plan.filters)}{plan.steps:,}"
     lines += ["", f"steps: {steps}, {plan.tokens_per_step:,} tokens in one{most}"]
+    if plan.filters:
+        lines.append(f"  `{'` and `'.join(plan.filters)}` may drop rows: `--rows N` says how many remain")
     if plan.steps is None:
         lines.append(f"  {plan.unknown['steps']}")
     points = [f"warm-up {plan.warmup:,} steps"] if plan.warmup else []

@@ -75,3 +75,13 @@ def test_the_hours_of_what_was_not_measured_are_unknown(more: str, data: str, wh
     found = planned(more, data)
     assert found.hours is None
     assert found.unknown["hours"] == why
+
+
+@pytest.mark.parametrize(("target", "every", "number"), [
+    ("trl-1.16", "30", 4), ("trl-1.16", "25", 4), ("trl-1.16", "1000", 1), ("trl-1.16", "30%", 4),
+    ("trl-0.24", "30", 3), ("trl-0.18", "1000", 0),
+])  # fmt: skip
+def test_a_run_may_also_evaluate_after_its_last_step(target: str, every: str, number: int) -> None:
+    """The run has 100 steps. transformers 5 also evaluates after the last step; transformers 4 does not."""
+    found = planned(f"target {target}\nddp\nlora(rank=8)\ndata(holdout=64)\neval(every={every})")
+    assert found.evaluations == number

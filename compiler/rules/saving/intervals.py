@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xpc.compiler.language.kinds import NEVER
 from xpc.compiler.language.setting import AmountPath, IntegerPath, Path
-from xpc.compiler.plan.evaluations import evaluations
+from xpc.compiler.plan.evaluations import times
 from xpc.compiler.rules.core.conditions import any_of, chosen, enabled, has_value, written
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.rules.numerics.batch import total_steps
@@ -120,7 +119,8 @@ def patience_past_the_end(spec: Spec) -> Iterator[Finding]:
     Source: transformers 5.23 and 4.52 `trainer_callback.py` (`EarlyStoppingCallback`); torch 2.13 `lr_scheduler.py`
     (`ReduceLROnPlateau.step`).
     """
-    often = evaluations(spec, total_steps(spec)) if spec.evaluates and spec.get("eval.every") != NEVER else None
+    # an evaluation after the last step comes too late to end the run, or to change the learning rate
+    often = times(spec, "eval.every", total_steps(spec)) if spec.evaluates else None
     if not often:
         return
     ends, falls = spec.get("eval.patience"), spec.get("schedule.patience")
