@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from html.parser import HTMLParser
 from typing import Any
 
@@ -14,6 +15,8 @@ from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.preview import command, golden
 from xpc.compiler.preview.html import page
 from xpc.compiler.preview.show import as_json, common_tokens, text
+from xpc.compiler.preview.worker import tokens
+from xpc.compiler.preview.worker.printed import waiting
 
 SHOWN = """\
 row 0 of train.jsonl: 7 tokens, 2 bear loss
@@ -107,6 +110,53 @@ def test_the_page_has_the_order_and_the_counts() -> None:
     shown = page(found(TALK, order=[[["3", "1"]]], counts=COUNTED), "run.xp")
     assert "<p>step 1: 3, 1</p>" in shown
     assert "<p>2 of 40 (5.0 %) are longer than 512 tokens</p>" in shown
+
+
+class Chat:
+    """A tokenizer of single characters with a chat template; it counts the turns that it renders and the decoded
+    characters.
+    """
+
+    turns = characters = 0
+
+    def apply_chat_template(self, messages: list[dict[str, str]], **_: object) -> str:
+        self.turns += len(messages)
+        return "".join(f"<{one['role']}>{one['content']}</>\n" for one in messages)
+
+    def convert_ids_to_tokens(self, ids: list[int]) -> list[str]:
+        return [chr(one) for one in ids]
+
+    def decode(self, ids: list[int], **_: object) -> str:
+        self.characters += len(ids)
+        return "".join(map(chr, ids))
+
+
+def test_the_time_for_a_row_is_proportional_to_its_turns() -> None:
+    """The turns after the 500th are not rendered with all turns before them, and still begin and end in the right
+    place. Equal tokens are decoded once.
+    """
+    chat = Chat()
+    messages = [{"role": ("user", "assistant")[at % 2], "content": f"{at} is it?"} for at in range(2000)]
+    ids = [ord(one) for one in chat.apply_chat_template(messages)]
+    texts = tokens.pieces(chat, ids)
+    starts = tokens.beginnings(chat, None, messages, {})
+    turns = tokens.turns_of(texts, [one["content"] for one in messages], starts)
+    assert chat.turns <= 2000 + 501 * 500 / 2
+    assert chat.characters < 50
+    for at in (0, 499, 500, 501, 1500, 1999):
+        part = "".join(one for one, turn in zip(texts, turns, strict=True) if turn == at)
+        assert part == f"<{messages[at]['role']}>{at} is it?</>\n"
+
+
+def test_a_row_that_takes_long_is_reported_at_doubling_intervals() -> None:
+    printed: list[str] = []
+    with waiting(printed.append, "preparing row 0", first=0.02):
+        while len(printed) < 2:
+            time.sleep(0.01)
+    assert {*printed} == {"preparing row 0: 0 s so far"}
+    with waiting(printed.append, "preparing row 1"):
+        pass
+    assert "row 1" not in printed[-1]
 
 
 def test_chosen_and_rejected_have_a_common_beginning() -> None:

@@ -1,11 +1,13 @@
 """Prepare chosen rows one by one, and describe what the trainer gets from each."""
 
 import importlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from . import templates, tokens, verdicts
+from .printed import Say, waiting
 from .reading import Capture, TokenSequence, mark_parts, sequences
 from .session import Session
 
@@ -167,16 +169,16 @@ def _shown(
     read = verdicts.Read(session, one, texts, turns, roles, len(roles) > 1, session.bears_loss, excluded)
     kept = [[number, text, int(learned), turn] for number, text, learned, turn in zip(
         one.ids, read.kept_texts, one.learned, read.kept_turns, strict=True)]  # fmt: skip
+    counted, every = Counter(read.kept_turns), Counter(turns)
+    learned_of = Counter(turn for turn, learned in zip(read.kept_turns, one.learned, strict=True) if learned)
     end = one.head + len(one.ids)
     around = [] if one.split else [*zip(one.full, texts, strict=True)]
     cut = {"start": [[*each] for each in around[: one.head]], "end": [[*each] for each in around[end:]]}
     shown = {
         "name": one.name, "tokens": kept, "cut": cut, "roles": roles,
         "turns": [
-            {"role": role, "tokens": sum(turn == number for turn in read.kept_turns),
-             "learned": sum(bool(learned) and turn == number for learned, turn in zip(one.learned, read.kept_turns,
-                                                                                       strict=True)),
-             "cut": 0 if one.split else turns.count(number) - read.kept_turns.count(number)}
+            {"role": role, "tokens": counted[number], "learned": learned_of[number],
+             "cut": 0 if one.split else every[number] - counted[number]}
             for number, role in enumerate(roles)
         ],
     }  # fmt: skip
@@ -192,8 +194,8 @@ def _excluded(session: Session, row: Mapping[str, Any], at: int) -> list[int]:
 
 def _turns(
     session: Session, trainer: Any, one: TokenSequence, row: Mapping[str, Any], at: int
-) -> tuple[list[str], list[str], list[str | None], str]:
-    """Return four values. The first three are lists with an entry for each turn of a sequence: the role; the content;
+) -> tuple[list[str], list[str], Iterable[str | None], str]:
+    """Return four values. The first three have an entry for each turn of a sequence: the role; the content;
     and the rendered conversation up to the end of the turn (None if the template cannot render this part alone). The
     fourth value is the text that the template writes before the first turn.
     """
@@ -202,7 +204,7 @@ def _turns(
         turns = talks[min(at, len(talks) - 1)]
         template = getattr(trainer, "chat_template", None)
         starts = tokens.beginnings(session.tokenizer, template, turns, row)
-        before = tokens.opening(session.tokenizer, template, turns, row, starts[0]) if starts else ""
+        before = tokens.opening(session.tokenizer, template, turns, row)
         return [str(turn.get("role")) for turn in turns], [tokens.content_of(turn) for turn in turns], starts, before
     prompt = row.get("prompt")
     answer = row.get({"answer": "completion", "text": "completion"}.get(one.name, one.name))
@@ -216,11 +218,16 @@ def _turns(
 
 
 def every(
-    session: Session, chosen: Sequence[tuple[Mapping[str, Any], Mapping[int, Any]]], rewards: bool = False
+    session: Session,
+    chosen: Sequence[tuple[Mapping[str, Any], Mapping[int, Any]]],
+    rewards: bool = False,
+    say: Say = lambda _: None,
 ) -> Iterator[dict[str, Any]]:
     """Prepare the chosen rows of every source, one row after the other. `chosen` lists, for each source, the indices of
-    the chosen rows.
+    the chosen rows. `say` reports a row that takes long.
     """
     for source, rows in chosen:
         for number, stored in rows.items():
-            yield prepared(session, source, number, stored, rewards)
+            with waiting(say, f"preparing row {number:,} of {session.core('rows').name(source)}"):
+                row = prepared(session, source, number, stored, rewards)
+            yield row

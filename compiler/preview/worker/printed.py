@@ -1,6 +1,7 @@
 """Report the progress while many rows are prepared, and collect what the runtime prints about these rows."""
 
 import io
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
@@ -12,6 +13,8 @@ COMPARED = "for parts that the chat template drops"
 """The end of a line in which a run reports that it compared rows with their rendered text. A preview does not show this
 line.
 """
+FIRST = 5.0
+"""Preparing a row is reported after this many seconds."""
 Say = Callable[[str], None]
 """A function that prints a line."""
 
@@ -29,6 +32,28 @@ def collected(messages: list[str]) -> Iterator[None]:
     finally:
         lines = (line.removeprefix(OF_RUN) for line in printed.getvalue().splitlines() if line.startswith(OF_RUN))
         messages += [line for line in lines if not line.endswith(COMPARED)]
+
+
+@contextmanager
+def waiting(say: Say, what: str, first: float = FIRST) -> Iterator[None]:
+    """A context that prints `what` and the seconds so far if the context takes more than `first` seconds, and then at
+    doubling intervals up to a minute.
+    """
+    done, begun = threading.Event(), time.monotonic()
+
+    def repeat() -> None:
+        interval = first
+        while not done.wait(interval):
+            say(f"{what}: {time.monotonic() - begun:.0f} s so far")
+            interval = min(2 * interval, 60)
+
+    thread = threading.Thread(target=repeat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 @contextmanager

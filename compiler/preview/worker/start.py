@@ -18,6 +18,7 @@ if not __package__:
     del sys.path[0]
 
 from . import session as sessions
+from .printed import FIRST, waiting
 
 
 def main() -> int:
@@ -48,7 +49,8 @@ def main() -> int:
 def _answer(session: sessions.Session, request: dict[str, Any], progress: Any) -> dict[str, Any]:
     from . import prepare, stored
 
-    session.load()
+    with waiting(progress, "loading the libraries and the tokenizer", 2 * FIRST):
+        session.load()
     scan, chosen, counts, order = None, list[Any](), None, None
     written = dict[str, int]()
     if request["scan"] is not None:
@@ -79,7 +81,7 @@ def _answer(session: sessions.Session, request: dict[str, Any], progress: Any) -
     if scan is None and not any(rows for _, rows in chosen):
         which = "no rows" if request["row"] is None else f"no row {request['row']:,} (rows are numbered from 0)"
         raise session.errors(f"the data has {which}")
-    rows = list(prepare.every(session, chosen, request["rewards"]))
+    rows = list(prepare.every(session, chosen, request["rewards"], progress))
     return {
         "method": session.method, "target": session.bundle.target, "bears_loss": session.bears_loss,
         "tokenizer": _facts(session), "rows": rows, "counts": counts, "order": order,

@@ -1,7 +1,7 @@
 """The text of tokens, and the turn of the conversation to which each token belongs."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 BROKEN = "\ufffd"
@@ -9,6 +9,8 @@ LONGEST_CHARACTER = 8
 """The largest number of tokens that together form a single character."""
 SPACE = "\u2581"
 """The character that stands for a space in SentencePiece tokens. Their decoder would drop a leading space."""
+RENDERED = 500
+"""The number of turns up to which a conversation is rendered once for each turn."""
 OPENING = -1
 """The turn index of tokens before the first turn: a BOS token, tools, or a system prompt that the template adds."""
 ANSWER = "zQanswerqZ"
@@ -26,35 +28,43 @@ def pieces(tokenizer: Any, ids: Sequence[int], image: int | None = None) -> list
     """
     out: list[str] = []
     names = tokenizer.convert_ids_to_tokens(list(ids))
+    decoded: dict[tuple[int, ...], str] = {}
     at = 0
     while at < len(ids):
         if image is not None and at and ids[at] == ids[at - 1] == image:
             out.append("")
             at += 1
             continue
-        text, used = _decoded(tokenizer, ids, names, at)
+        text, used = _decoded(tokenizer, ids, names, at, decoded)
         out += [text, *[""] * (used - 1)]
         at += used
     return out
 
 
-def _decoded(tokenizer: Any, ids: Sequence[int], names: Sequence[str], at: int) -> tuple[str, int]:
+def _decoded(
+    tokenizer: Any, ids: Sequence[int], names: Sequence[str], at: int, decoded: dict[tuple[int, ...], str]
+) -> tuple[str, int]:
+    """Return a pair: the text of the character or word at the index `at`, and the number of its tokens. `decoded` keeps
+    the texts of tokens that were decoded before.
+    """
     name = names[at]
     if name is not None and SPACE in name:
         return name.replace(SPACE, " "), 1
     for used in range(1, LONGEST_CHARACTER + 1):
-        text = tokenizer.decode(
-            list(ids[at : at + used]), skip_special_tokens=False, clean_up_tokenization_spaces=False
-        )
-        if BROKEN not in text:
-            return str(text), used
+        some = tuple(ids[at : at + used])
+        if some not in decoded:
+            decoded[some] = str(
+                tokenizer.decode(list(some), skip_special_tokens=False, clean_up_tokenization_spaces=False)
+            )
+        if BROKEN not in decoded[some]:
+            return decoded[some], used
         if at + used >= len(ids):
             break
     return str(name), 1
 
 
 def turns_of(
-    texts: Sequence[str], contents: Sequence[str], starts: Sequence[str | None], before: str = ""
+    texts: Sequence[str], contents: Sequence[str], starts: Iterable[str | None], before: str = ""
 ) -> list[int]:
     """The index of the turn to which each token belongs, or `OPENING`.
 
@@ -91,11 +101,9 @@ def _end_of(joined: str, start: str, location: int) -> int | None:
     """
     if joined.startswith(start):
         return len(start)
-    at = joined.find(start[:200])
+    at = joined.find(start[:200], 0, 264)
     return (
-        at + len(start)
-        if 0 <= at < 64 and joined[at : at + len(start)] == start and at + len(start) >= location
-        else None
+        at + len(start) if at >= 0 and joined[at : at + len(start)] == start and at + len(start) >= location else None
     )
 
 
@@ -130,25 +138,37 @@ def content_of(turn: Mapping[str, Any]) -> str:
     return "" if content is None else str(content)
 
 
-def beginnings(tokenizer: Any, template: str | None, turns: Sequence[Mapping[str, Any]], row: Mapping[str, Any]) -> Any:
+def beginnings(
+    tokenizer: Any, template: str | None, turns: Sequence[Mapping[str, Any]], row: Mapping[str, Any]
+) -> Iterator[str | None]:
     """For each turn, render the conversation up to the end of the turn. The result for a turn is None if the template
     refuses such an incomplete conversation.
+
+    After `RENDERED` turns, the result is only the turn's content and what the template wrote after an earlier turn of
+    the same role, because the time to render all beginnings is quadratic in the number of turns.
     """
-    return [_rendered(tokenizer, template, turns[:many], row) for many in range(1, len(turns) + 1)]
+    ends: dict[Any, str] = {}
+    for many, turn in enumerate(turns, 1):
+        content = content_of(turn).strip()
+        if many > RENDERED:
+            yield content + ends.get(turn.get("role"), "") if content else None
+            continue
+        start = _rendered(tokenizer, template, turns[:many], row)
+        if start and content in start:
+            ends[turn.get("role")] = start.rpartition(content)[2] if content else ""
+        yield start
 
 
-def opening(
-    tokenizer: Any, template: str | None, turns: Sequence[Mapping[str, Any]], row: Mapping[str, Any], first: str | None
-) -> str:
+def opening(tokenizer: Any, template: str | None, turns: Sequence[Mapping[str, Any]], row: Mapping[str, Any]) -> str:
     """The text that the template writes before a user's first turn, such as Qwen2.5's own system prompt, or tools. ""
     if the conversation begins with another role, or if the template writes the first turn's content differently.
 
     To find this text, the turn is rendered a second time, after a made-up answer, where the template writes no text
     before it. The end that both renderings have in common is the turn itself. If a template writes tools inside the
-    first turn, as Llama 3.1's does, only the end of the turn is common to both: its content, and what follows. `first`
-    is the conversation rendered up to the end of the first turn (see `beginnings`).
+    first turn, as Llama 3.1's does, only the end of the turn is common to both: its content, and what follows.
     """
-    if not first or turns[0].get("role") != "user":
+    first = _rendered(tokenizer, template, turns[:1], row) if turns and turns[0].get("role") == "user" else None
+    if not first:
         return ""
     answered = [turns[0], {"role": "assistant", "content": ANSWER}]
     texts = (_rendered(tokenizer, template, one, row) for one in (answered, [*answered, turns[0]]))

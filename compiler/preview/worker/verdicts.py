@@ -1,8 +1,10 @@
 """Findings about a prepared row, one sentence each. `compiler/language/codes.toml` explains their codes."""
 
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 from . import templates
@@ -103,6 +105,7 @@ def _wrong_turns(read: Read) -> Iterator[Verdict]:
     learned = Counter(turn for turn, one in zip(read.kept_turns, read.one.learned, strict=True) if one)
     if not read.session.stated.get("assistant_only_loss") or not learned or all(read.one.learned):
         return
+    kept = {*read.kept_turns}
     help = "put {% generation %} marks around every answer of the chat template, and around nothing else"
     if learned[OPENING] > 1:
         what = "the text before the first turn bears loss, but `assistant_only` limits the loss to answers"
@@ -112,7 +115,7 @@ def _wrong_turns(read: Read) -> Iterator[Verdict]:
             yield verdict(
                 "XP597", f"turn {turn} ({role}) bears loss, but `assistant_only` limits the loss to answers", help
             )
-        elif role in ANSWERING and not learned[turn] and turn in read.kept_turns and turn not in read.excluded:
+        elif role in ANSWERING and not learned[turn] and turn in kept and turn not in read.excluded:
             yield verdict("XP591", f"turn {turn} ({role}) bears no loss, although it is an answer", help)
 
 
@@ -173,15 +176,12 @@ def _begin_twice(read: Read) -> Iterator[Verdict]:
 
 def _thoughts(read: Read) -> Iterator[Verdict]:
     texts, learned = read.kept_texts, read.one.learned
-    joined, starts, at = "".join(texts), [], 0
+    joined = "".join(texts)
     if UNTHINKING in joined:
         return
-    for text in texts:
-        starts.append(at)
-        at += len(text)
+    starts = [0, *accumulate(map(len, texts))]
     for found in EMPTY_THOUGHTS.finditer(joined):
-        inside = [location for location, start in enumerate(starts) if found.start() <= start < found.end()]
-        if any(learned[location] for location in inside):
+        if any(learned[bisect_left(starts, found.start()) : bisect_left(starts, found.end())]):
             yield verdict(
                 "XP594", f"an empty <{found[1]}> block{_name(read)} is learned: the model learns to skip its reasoning",
                 "give the row its reasoning, or name a chat_template that writes no empty block",
