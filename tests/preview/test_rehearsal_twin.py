@@ -150,6 +150,20 @@ def test_a_loss_that_is_no_number_is_found(tmp_path: Path) -> None:
     assert [one.message for one in found.findings] == ["the loss is not a number"]
 
 
+@pytest.mark.parametrize(("own", "codes"), [(True, ["XP175", "XP591"]), (False, ["XP591"])])
+def test_findings_about_a_substitute_for_the_tokenizer_are_not_reported(
+    own: bool, codes: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled = checked(written(hardware="1 x h100-80gb"), SPECS).spec
+    assert compiled is not None
+    found = steps.Rehearsal(str(tmp_path), twin(written()), compiled, {}, "python", {}, Hub(), str, own_tokenizer=own)
+    verdicts = [{"code": one, "severity": "warning", "message": "a fault"} for one in ("XP175", "XP591")]
+    row = {"row": 0, "source": "train.jsonl", "excluded": None, "verdicts": verdicts}
+    monkeypatch.setattr(steps, "ask", lambda *_: {"rows": [row]})
+    found.rows()
+    assert [one.code for one in found.findings] == codes
+
+
 def test_a_folder_that_cannot_be_written_is_found(tmp_path: Path) -> None:
     put(str(tmp_path), {"file": ""})
     spec = checked(written().replace("out/run", "file/out"), SPECS).spec

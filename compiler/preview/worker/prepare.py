@@ -226,8 +226,11 @@ def every(
     """Prepare the chosen rows of every source, one row after the other. `chosen` lists, for each source, the indices of
     the chosen rows. `say` reports a row that takes long.
     """
+    reported = set[str]()
     for source, rows in chosen:
         for number, stored in rows.items():
             with waiting(say, f"preparing row {number:,} of {session.core('rows').name(source)}"):
                 row = prepared(session, source, number, stored, rewards)
+            row["verdicts"] = [one for one in row["verdicts"] if verdicts.about_tokenizer(one) not in reported]
+            reported |= {verdicts.about_tokenizer(one) for one in row["verdicts"]} - {""}
             yield row

@@ -4,6 +4,7 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from importlib.metadata import version
 from itertools import accumulate
 from typing import Any
 
@@ -265,12 +266,15 @@ def _of_template(session: Session, row: Mapping[str, Any]) -> Iterator[Verdict]:
         yield {**found, "severity": "error"} if stops else found
 
 
+STATE_ENDS = "state `add_bos_token` and `add_eos_token` in tokenizer_config.json of the model"
+"""The help for a tokenizer that transformers 4 changes. Executed for llama, gemma, qwen2, gpt_neox, mistral and phi3
+with transformers 4.57: only the post_processor changes, and not if these two are stated.
+"""
 OF_TOKENIZER = {
-    # transformers 4.52 and 4.57 load it unchanged; executed for qwen2, llama and gemma
     "parts": (
         "XP175",
-        "for a model trained with tokenizer.json, write `target STACK` with a stack of transformers 4, which "
-        "loads it unchanged: `xpc list stacks` prints them",
+        "for a model trained with tokenizer.json, write `target STACK` with a stack of transformers 4 (`xpc list "
+        f"stacks` prints them), and {STATE_ENDS}",
     ),
     "lacking": ("XP560", "add the tokens to the vocabulary with `tokens`, or name another chat_template"),
     "ends": ("XP177", "change `eos_token_id` in the model's generation_config.json"),
@@ -280,11 +284,22 @@ help.
 """
 
 
+def about_tokenizer(found: Verdict) -> str:
+    """A text that is equal for two findings about the same fault of the tokenizer, which is reported only for the first
+    row that shows it. "" for a finding about a row.
+    """
+    if found["code"] == OF_TOKENIZER["parts"][0]:  # its message has the tokens of the row
+        return found["code"]
+    return found["message"] * any(found["code"] == code for code, _ in OF_TOKENIZER.values())
+
+
 def of_tokenizer(session: Session, row: Mapping[str, Any]) -> Iterator[Verdict]:
     """Report a tokenizer of a local model that does not fit the model's other files."""
     module = session.optional("features.launch.tokenizer_files")
     for kind, what in () if module is None else module.notes(session.bundle, [row], session.tokenizer):
         code, help = OF_TOKENIZER[kind]
+        if kind == "parts" and version("transformers").startswith("4."):
+            help = STATE_ENDS
         yield verdict(code, what, help)
 
 

@@ -8,7 +8,7 @@ than the model has embeddings. generation_config.json names other end tokens tha
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -255,6 +255,8 @@ VOCABULARIES = ("vocab", "merges", "spiece", "sentencepiece", "spm", "tekken")
 class TokenizerFiles(Feature):
     """Hooks that compare the files of the model with its tokenizer and the rows."""
 
+    reported: Collection[str] = ()
+
     def before_rows(self, bundle: Bundle, tokenizer: Tokenizer | None) -> list[str]:
         """Return findings about missing files and embeddings. Print a sentence about tokens without an embedding."""
         try:
@@ -281,9 +283,12 @@ class TokenizerFiles(Feature):
         return found
 
     def first_rows_note(self, bundle: Bundle, rows: list[dict[str, object]], tokenizer: Tokenizer) -> str:
-        """Print a sentence for each finding about the first rows of a source."""
-        for _, what in notes(bundle, rows, tokenizer) if rank() == 0 else ():
-            say(what)
+        """Print each finding about the first rows of a source that was not printed for an earlier source."""
+        for kind, what in notes(bundle, rows, tokenizer) if rank() == 0 else ():
+            key = kind if kind == "parts" else what  # the sentence about parts has the tokens of a row
+            if key not in self.reported:
+                say(what)
+            self.reported = {*self.reported, key}
         return ""
 
     def before_training(self, bundle: Bundle, trainer: Trainer) -> None:

@@ -15,7 +15,8 @@ import pytest
 from emitted import put
 
 from xpc.compiler.cli import main
-from xpc.compiler.preview.worker.verdicts import OF_TOKENIZER
+from xpc.compiler.preview.worker.verdicts import OF_TOKENIZER, about_tokenizer
+from xpc.runtime.features.launch import tokenizer_files
 from xpc.runtime.features.launch.tokenizer_files import TokenizerFiles, differs, ends, lacking
 
 WORDS = {"<|end|>": 0, "<|stop|>": 1, "It": 2, "is": 3, "4": 4, "piece": 5}
@@ -121,6 +122,26 @@ def test_the_help_for_another_tokenizer_leads_to_stacks_of_transformers_4(capsys
     (command,) = re.findall("`xpc ([^`]+)`", OF_TOKENIZER["parts"][1])
     assert main(command.split()) == 0
     assert "transformers 4." in capsys.readouterr().out
+
+
+def test_a_fault_of_the_tokenizer_is_printed_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The rows of each source show the same fault with other tokens; other kinds of faults are not left out."""
+    found = [
+        [("parts", "'1', '9' differ"), ("ends", "a"), ("ends", "b")],
+        [("parts", "'2', '7' differ"), ("ends", "c")],
+    ]
+    monkeypatch.setattr(tokenizer_files, "notes", lambda *_: found.pop(0))
+    feature = TokenizerFiles()
+    for _ in range(2):
+        feature.first_rows_note(bundle(""), ROWS, Words())
+    assert [line.removeprefix("[run] ") for line in capsys.readouterr().out.splitlines()] == [
+        "'1', '9' differ", "a", "b", "c",
+    ]  # fmt: skip
+    of_rows = [{"code": "XP175", "message": one, "help": ""} for one in ("'1', '9' differ", "'2', '7' differ")]
+    assert len({*map(about_tokenizer, of_rows)}) == 1
+    assert about_tokenizer({"code": "XP591", "message": "nothing is learned", "help": ""}) == ""
 
 
 @pytest.mark.slow
