@@ -303,7 +303,8 @@ TABLE: tuple[Setting, ...] = (
             inner=True),
     Setting("eval.allow_code_execution", k.FLAG, "let tasks execute code that the model wrote, without a sandbox",
             inner=True),
-    Setting("save", k.PATH, "folder for checkpoints, metrics and the final model", head=True, args=("output_dir",)),
+    Setting("save", k.PATH, "folder for checkpoints, metrics and the final model, relative to the folder in which "
+            "the run starts", head=True, args=("output_dir",)),
     Setting("save.every", k.EVERY, "how often to save a checkpoint", default=k.EPOCH, inner=True,
             args=("save_strategy", "save_steps")),
     Setting("save.keep", k.INT, "number of newest checkpoints to keep; the best one by a metric is kept too",

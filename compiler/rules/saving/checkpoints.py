@@ -161,7 +161,7 @@ def _unsuitable(path: str) -> str:
     parts = location.strip("/").split("/")
     if location.startswith("/") and parts[0] in ("", *SYSTEM):
         return "" if location.startswith(tuple(f"{one}/" for one in OPEN)) else "a system folder"
-    if location.startswith(("/", "../")):
+    if f"{location}/".startswith(("/", "../")):
         hidden = next((one for one in parts if one.startswith(".") and one != ".."), None)
         return f"`{hidden}` is a hidden folder outside of the folder in which the run starts" if hidden else ""
     return ""
@@ -189,9 +189,10 @@ def save_over_a_file(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP706", "save-place")
 def save_place(spec: Spec) -> Iterator[Finding]:
-    """`save` must not be a system folder (`/etc`, `/usr`), a hidden folder, a path with `~` or variables, or an address
-    such as `s3://bucket/run`. A hidden folder is accepted inside of the folder in which the run starts. `~` and
-    variables are refused because only a shell expands them. To keep checkpoints in a bucket, mount it: `launch
+    """`save` must not be a system folder (`/etc`, `/usr`), a hidden folder, a path with `~` or variables, or an
+    address such as `s3://bucket/run`. A hidden folder is accepted inside of the folder in which the run starts. A
+    relative path begins in that folder; `../run`, which is next to it, is accepted with a note. `~` and variables are
+    refused because only a shell expands them. To keep checkpoints in a bucket, mount it: `launch
     sky(volume="s3://bucket")`.
 
     Why it is bad: a run writes gigabytes into `save`, deletes old checkpoints there and leaves it readable for others.
@@ -219,6 +220,13 @@ def save_place(spec: Spec) -> Iterator[Finding]:
             spec.location("save", why),
             "`save` names a folder into which a run must not write",
             'write `save "out/NAME"`',
+        )
+    elif f"{(location := posixpath.normpath(spec.text('save')))}/".startswith("../"):
+        yield Finding(
+            spec.location("save", "relative to the folder in which the run starts"),
+            f"the run writes outside of the folder in which it starts, into `{location}`",
+            'write `save "out/NAME"` for a folder inside of it, or the complete path',
+            severity="note",
         )
     for path in TEXTS:
         variable = VARIABLE.search(str(spec.get(path) or ""))
