@@ -57,16 +57,20 @@ def _suggestions() -> Advisor:
 def check_text(data: bytes, name: str, workspace: Workspace) -> Checked:
     """Read, parse, resolve and check one spec. Never raises for any input."""
     checked = _check_text(data, name, workspace)
+
+    def findings(text: str) -> tuple[Diagnostic, ...]:
+        return _check_text(text.encode(), name, evolve(workspace, pins=checked.lock)).problems
+
     if checked.spec is None and any(one.code < FIRST_RULE and one.edits for one in checked.problems):
         # imported only here, because few specs have misspelt names or wrong values
         from xpc.compiler.pipeline.cascades import in_one_round
 
-        with_pins = evolve(workspace, pins=checked.lock)
-
-        def findings(text: str) -> tuple[Diagnostic, ...]:
-            return _check_text(text.encode(), name, with_pins).problems
-
         return evolve(checked, problems=in_one_round(checked.problems, name, findings))
+    if any("`target " in (one.help or "") for one in checked.problems):
+        from xpc.compiler.pipeline.targets import with_errors_there  # imported only here, because few helps name one
+
+        problems = with_errors_there(checked.problems, data.decode("utf-8", "replace"), findings)
+        return evolve(checked, problems=problems)
     return checked
 
 

@@ -186,6 +186,28 @@ def test_a_correction_of_an_edit_is_in_the_edit_and_its_help():
     assert applied(text, edits) == f"xpc 1\n{LINE} with lr=1e-5\n"
 
 
+def test_a_help_that_names_a_target_says_which_error_the_spec_has_there(tmp_path):
+    """Only trl-1.16 reads a model that transformers 5 saved, and only trl-0.24 quantizes falcon: each help leads to the
+    other error, and says so.
+    """
+    config = {
+        "architectures": ["FalconForCausalLM"], "model_type": "falcon", "hidden_size": 64, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "vocab_size": 512,
+    }  # fmt: skip
+    put(str(tmp_path), {
+        "tiny/config.json": json.dumps(config), "tiny/tokenizer.json": '{"added_tokens": [{"content": "</s>"}]}',
+        "tiny/tokenizer_config.json": '{"tokenizer_class": "TokenizersBackend", "eos_token": "</s>"}',
+    })  # fmt: skip
+    text = 'xpc 1\ntrain "tiny" on infinity-instruct for 3 epochs\nhardware 1 x h100-80gb\nqlora\ntarget trl-0.24\n'
+    for mine, other, code, there in (("0.24", "1.16", "XP568", "XP484"), ("1.16", "0.24", "XP484", "XP568")):
+        found = checked(text.replace("trl-0.24", f"trl-{mine}"), str(tmp_path))
+        help = next(one.help for one in found.problems if one.code == code)
+        assert f"write `target trl-{other}`" in help
+        assert f"; on trl-{other}, the spec has the error {there}: " in help
+    found = checked(text.replace("qlora", "lora"), str(tmp_path))
+    assert "the spec has the error" not in next(one.help for one in found.problems if one.code == "XP568")
+
+
 def test_two_errors_with_the_same_message_are_both_reported():
     """The name `warmup_ratio` in the sweep is wrong, so its values are checked only after the name is corrected. The
     error about 0.03 in the sweep is reported although `warmup = 0.03` outside of the sweep has an error with the same
