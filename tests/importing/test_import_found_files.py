@@ -166,7 +166,7 @@ def test_files_that_train_nothing_are_named(text: str, reason: str) -> None:
 def test_home_folder_is_not_written() -> None:
     found = imported("model_name_or_path: ~/models/Qwen2.5-3B\ndataset_name: a/b\noutput_dir: ~/out\n", *HARDWARE)
     assert "~" not in found.text
-    assert '"models/Qwen2.5-3B"' in found.text
+    assert '"./models/Qwen2.5-3B"' in found.text
     assert 'save "out"' in found.text
 
 

@@ -62,9 +62,10 @@ def test_unknown_key_of_an_axolotl_data_set_is_reported() -> None:
     assert any("`datasets[0].prompt_style`" in one and "no such key" in one for one in found.messages)
 
 
-def test_base_model_config_is_the_models_own() -> None:
-    assert not imported(AXOLOTL + "base_model_config: Qwen/Qwen2.5-7B\n", *HARDWARE).errors
-    assert imported(AXOLOTL + "base_model_config: Qwen/Qwen2.5-3B\n", *HARDWARE).draft.wrong
+@pytest.mark.parametrize("key", ["base_model_config", "tokenizer_config"])
+def test_configuration_of_the_base_model_is_its_own(key: str) -> None:
+    assert not imported(AXOLOTL + f"{key}: Qwen/Qwen2.5-7B\n", *HARDWARE).draft.wrong
+    assert imported(AXOLOTL + f"{key}: Qwen/Qwen2.5-3B\n", *HARDWARE).draft.wrong
 
 
 def test_optim_args_are_the_optimizers_own_numbers() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from xpc.compiler.importing.draft import NULL, Draft
 from xpc.compiler.importing.keys import is_usual, load
 from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer, text, words
+from xpc.compiler.language.extras import ONLY_FSDP1
 from xpc.compiler.stacks import able
 
 KEYS = load("accelerate/keys.toml")
@@ -82,18 +83,17 @@ def _fsdp_rest(draft: Draft, table: Entries) -> None:
         draft.put("memory.checkpointing", True, again, "one setting turns on recomputation, by FSDP or the trainer")
     elif again is not None:
         draft.note(again, "`gradient_checkpointing` decides")
+    second = draft.stack.facts.fsdp2 and draft.settings["strategy"].text in ("fsdp", "hsdp")
     for key, one in table.items():
         if draft.handled(one):
             continue
         row = KEYS.get(f"fsdp_config.{key}")
         if one.empty:
             draft.note(one, NULL)
-        elif row is not None and is_usual(row, one):
-            draft.note(one, "a bundle has this value anyway")
-        elif key == "fsdp_transformer_layer_cls_to_wrap":
-            draft.note(one, "the model's class names the layers to wrap")
-        elif key == "fsdp_limit_all_gathers":
-            draft.note(one, "a bundle keeps torch's default")
+        elif row is not None and (row.usual is None or is_usual(row, one)):
+            draft.note(one, row.irrelevant)
+        elif second and key in (*ONLY_FSDP1, "fsdp_forward_prefetch"):
+            draft.note(one, "FSDP2 does not read it")
         elif not draft.keep_in_extra("accelerate", key, one):
             draft.error(one, f"FSDP in {draft.stack.name} has no such key, or a bundle sets the key itself")
 

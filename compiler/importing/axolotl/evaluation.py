@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from xpc.compiler.importing.axolotl.keys import names
 from xpc.compiler.importing.draft import Draft, Source
 from xpc.compiler.importing.text.entries import Entries, Entry, plain
 from xpc.compiler.importing.trl import data as corpus
 from xpc.compiler.importing.trl.model import revised
 
-PLACES = ("path", "name", "split", "ds_type", "data_files", "revision", "trust_remote_code")
+PLACES = {"path", "name", "split", "ds_type", "data_files", "revision", "trust_remote_code"}
 """Keys that state where a dataset is stored. All other keys of a dataset state how its rows are read."""
 
 
@@ -22,7 +23,7 @@ def _test_sets(draft: Draft, entry: Entry | None, listed: Entry | None) -> None:
     refs: list[str] = []
     for one in entry.items:
         table = one.mapping
-        keys = {key for key in (*trained, *table) if key not in PLACES}
+        keys = (names("datasets.") & {*trained, *table}) - PLACES
         unexpected = [key for key in sorted(keys) if _shown(table, key) != _shown(trained, key)]
         if unexpected:
             draft.error(table.get(unexpected[0], one), "a spec reads evaluation rows like training rows",

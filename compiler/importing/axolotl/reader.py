@@ -111,13 +111,14 @@ def _start(entries: Entries, overrides: Overrides) -> tuple[Draft, Entries]:
 
 
 def _base_config(draft: Draft, named: Entries) -> None:
-    """Report an error if `base_model_config` names another model than the base model."""
-    config, base = named.get("base_model_config"), named.get("model_name_or_path")
-    if config is not None and (config.empty or (base is not None and config.value == base.value)):
-        draft.note(config, "it is the base model's own configuration, which a spec always uses")
-    elif config is not None:
-        why = "a spec uses the configuration that is saved with the model"
-        draft.error(config, why, "save this configuration with the model")
+    """Report an error if `base_model_config` or `tokenizer_config` names another model than the base model."""
+    base = named.get("model_name_or_path")
+    for key, what in (("base_model_config", "configuration"), ("tokenizer_config", "tokenizer")):
+        config = named.get(key)
+        if config is not None and (config.empty or (base is not None and config.value == base.value)):
+            draft.note(config, f"it is the base model's own {what}, which a spec always uses")
+        elif config is not None:
+            draft.error(config, f"a spec uses the {what} of the model's own folder", f"save this {what} with the model")
 
 
 def _trainer(draft: Draft, named: Entries) -> None:

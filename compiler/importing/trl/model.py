@@ -92,7 +92,8 @@ def reference(draft: Draft, entry: Entry, what: str) -> str | None:
     if name.startswith("~"):
         name = name.lstrip("~/") or name
         draft.warn(entry, f"a spec cannot contain `~`: it has the path `{name}`, relative to the spec")
-    return quoted(name)
+    # in a spec, `"models/x"` could also be the name of a hub model
+    return quoted(f"./{name}" if what == "model" and HUB.fullmatch(name) else name)
 
 
 def revised(draft: Draft, ref: str, entry: Entry) -> str:

@@ -68,6 +68,14 @@ def test_replicas_without_fsdp_are_those_of_ddp() -> None:
     assert found.draft.settings["strategy"].text == "ddp"
 
 
+@pytest.mark.parametrize("key", ["forward_prefetch: true", "use_orig_params: false"])
+def test_fsdp2_does_not_read_keys_of_fsdp1(key: str) -> None:
+    found = imported(f"{FILE}{FSDP}  {key}\n", *H100)
+    assert not found.errors
+    assert "accelerate" not in found.draft.extra
+    assert imported(f"{FILE}{FSDP}  {key}\n".replace("fsdp_version: 2", "fsdp: [full_shard]"), *H100).draft.extra
+
+
 def test_the_target_of_an_import_is_stated() -> None:
     assert "target trl-0.24" in imported(FILE, "--target", "trl-0.24").text
 

@@ -173,6 +173,12 @@ def test_default_split_of_a_test_set_is_test() -> None:
         assert one["split"] == split, name
 
 
+def test_a_key_that_axolotl_does_not_know_may_differ_between_test_and_training_set() -> None:
+    more = "    train_on_split: train\neval_steps: 50\ntest_datasets:\n  - path: org/held\n    type: {}\n"
+    assert not imported(CHAT + more.format("chat_template"), *HARDWARE).draft.wrong
+    assert imported(CHAT + more.format("alpaca"), *HARDWARE).draft.wrong
+
+
 def test_a_data_set_is_read_at_its_revision() -> None:
     found = imported(CHAT + "    split: train[:5%]\n    revision: refs/pr/3\n", *HARDWARE)
     (one,) = found.payload["data"]["sources"]

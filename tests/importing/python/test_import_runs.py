@@ -182,7 +182,8 @@ def test_an_encoder_is_refused() -> None:
 
 def test_folder_of_an_earlier_run_is_a_path() -> None:
     found = script(f'SFTTrainer(model="checkpoints/sft", args=SFTConfig("out"), train_dataset={DATA}).train()')
-    assert 'train "checkpoints/sft"' in found.text
+    assert 'train "./checkpoints/sft"' in found.text
+    assert not found.errors
 
 
 @pytest.mark.parametrize(("value", "warned"), [('"2"', False), ('"0,1"', True)])
