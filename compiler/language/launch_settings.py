@@ -8,10 +8,10 @@ from xpc.compiler.language.setting import Setting
 ENGINES = ("local", "slurm", "k8s", "sky", "ray")
 """The choices of `launch`. The first one is the default."""
 ALSO_CALLED = {
-    "local": "none; here; bash; shell",
-    "slurm": "sbatch; srun",
-    "k8s": "kubernetes; kubeflow",
-    "sky": "skypilot",
+    "local": "none; here; bash; shell; localhost; this machine",
+    "slurm": "sbatch; srun; submitit",
+    "k8s": "kubernetes; kubeflow; kube; pytorchjob; jobset; k8",
+    "sky": "skypilot; aws; gcp; azure; lambda",
     "ray": "ray train; raytrain; anyscale; kuberay",
 }
 """Maps an engine to other names that users write for it, such as `kuberay` for `ray`. Suggestions read this table."""

@@ -28,8 +28,8 @@ from xpc.compiler.suggest.joined_values import call_of_python, following, may_ha
 from xpc.compiler.suggest.known_names import known_choice
 from xpc.compiler.suggest.no_equivalent import advice, no_such_choice, pair_advice
 from xpc.compiler.suggest.numbers import PRODUCT, computed, fraction
-from xpc.compiler.suggest.tables import examples
-from xpc.compiler.suggest.unset_values import ALREADY, ZERO, leave_out, null_value, unset_advice
+from xpc.compiler.suggest.tables import examples, mapped
+from xpc.compiler.suggest.unset_values import ALREADY, SWITCHED_OFF, leave_out, null_value, unset_advice
 from xpc.grammar import units
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.record import evolve
@@ -119,8 +119,9 @@ def _plain_form(row: Setting, item: Item, node: Value | None, typed: str) -> Hel
     if isinstance(node, Call) and row.head and node.name.text in row.choices:
         form = f"{row.name} {item.label.source.slice(node.span)}"
         return f"write `{form}`", Edit(item.label.span, form)
-    if row.path in ZERO and typed in ("none", "false", "off", "no", "null") and node is not None and node is item.node:
-        return f"write `{_form(row, '0')}`", Edit(node.span, "0")
+    off = mapped("off").get(row.path)
+    if off is not None and off != typed in SWITCHED_OFF and node is not None and node is item.node:
+        return f"write `{_form(row, off)}`", Edit(node.span, off)
     return None
 
 

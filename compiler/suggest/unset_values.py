@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from xpc.compiler.language.items import Item
 from xpc.compiler.language.schema import Setting
+from xpc.compiler.suggest.converted_values import NO
 from xpc.compiler.suggest.known_names import known_choice
 from xpc.compiler.suggest.lines.choices import setting_span
-from xpc.compiler.suggest.tables import unset
+from xpc.compiler.suggest.tables import mapped, unset
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.tree import Value
 
@@ -18,11 +19,8 @@ ALREADY = {
     ("save.resume", "auto"): "leave `resume` out: a run resumes from its newest checkpoint; `resume=never` starts anew",
 }
 """Maps a setting and its default value to the advice to leave the setting out."""
-ZERO = (
-    "optimizer.clip", "optimizer.weight_decay", "schedule.warmup", "lora.dropout", "launch.retries",
-    "method.label_smoothing",
-)  # fmt: skip
-"""Settings that are switched off by the value 0."""
+SWITCHED_OFF = (*NO, "zero", "inf", "infinity", "unlimited", "-1", 'float("inf', "math.inf", "np.inf")
+"""Values of other tools that switch a setting off, such as `clip = none`."""
 
 
 def null_value(row: Setting, item: Item, node: Value | None, at: Label) -> tuple[str, tuple[Edit, ...]] | None:
@@ -31,8 +29,8 @@ def null_value(row: Setting, item: Item, node: Value | None, at: Label) -> tuple
     """
     text = "" if node is None or node is not item.node else item.label.source.slice(node.span)
     typed = text.strip('"').lower()
-    off = row.path in (*ZERO, "save", "schedule") or row.kind.name == "every"
-    off = off or (row.kind.name == "flag" and row.default is False)
+    off = row.path in (*mapped("off"), "save", "schedule") or row.kind.name == "every"
+    off = off or (row.kind.name == "flag" and row.default is not None)
     nothing = known_choice(row, "none")
     if typed not in NULLS or off or (nothing is not None and typed == "none"):
         return None
