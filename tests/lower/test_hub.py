@@ -51,7 +51,7 @@ def test_without_a_name_the_folder_gives_it() -> None:
         assert (arguments["push_to_hub"], arguments["hub_model_id"]) == (True, "SmolLM3-Mid")
         assert section == {"revision": None, "checkpoint_branches": False}
     assert codes(checked(spec(save='save "data/SmolLM3-Mid" hub'))) == ["XP756", "XP757"]
-    assert codes(checked(spec(save='save ".." hub'))) == ["XP755", "XP757"]
+    assert codes(checked(spec(save='save ".." hub'))) == ["XP706", "XP755", "XP757"]
 
 
 def test_a_name_is_written_once() -> None:
