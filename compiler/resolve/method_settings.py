@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from itertools import pairwise
 
+from xpc.compiler.data.shapes import SHAPES
 from xpc.compiler.files.workspace import Read, Unreadable
 from xpc.compiler.language.codes import Problems
 from xpc.compiler.language.items import SPEC, Item
@@ -36,6 +37,16 @@ FILE_VALUES: dict[str, tuple[str, str]] = {
 """Maps each setting that names an object in a Python file to the kind of the object (a function or a class), and to an
 example.
 """
+
+
+def _or_write(other: str | None, method: str) -> str:
+    """The part of a help that names another method, and the columns that its rows need if `method` trains on no such
+    rows. "" if no other method reads all settings of the spec.
+    """
+    if other is None:
+        return ""
+    rows = f", which trains on rows with {' and '.join(SHAPES[METHODS[other].shapes[0]])}"
+    return f", or write `method {other}`" + rows * (METHODS[other].shapes[0] not in METHODS[method].shapes)
 
 
 @entity
@@ -79,7 +90,8 @@ class MethodCheck:
         """
         location = self.values.get("method")
         related = () if location is None or location.origin.label is None else (location.origin.label,)
-        for path in [one for one in self.values if one in self.loaded.items]:
+        written = [one for one in self.values if one in self.loaded.items]
+        for path in written:
             row, label = BY_PATH[path], self.loaded.items[path].label
             if not row.methods or method in row.methods or self.values[path].value is False:
                 continue
@@ -88,6 +100,7 @@ class MethodCheck:
                 del self.values[path]
                 continue
             owners = ", ".join(row.methods)
+            others = (one for one in row.methods if all(one in (BY_PATH[path].methods or (one,)) for path in written))
             instead = f"leave `{row.name}` out"
             if path == "batch.seq":
                 instead = f"{method} limits rows by `max_prompt` and `max_completion`"
@@ -96,7 +109,7 @@ class MethodCheck:
                 f"`{row.name}` is not a setting of {method}",
                 evolve(label, text=f"for {owners}"),
                 related=related,
-                help=f"{instead}, or write `method {row.methods[0]}`",
+                help=instead + _or_write(next(others, None), method),
             )
             del self.values[path]
 

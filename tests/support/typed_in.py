@@ -18,9 +18,11 @@ from xpc.compiler.language.items import Item
 from xpc.compiler.language.kinds import BLOCK, FLAG
 from xpc.grammar.diagnostic import ERROR, Diagnostic
 from xpc.grammar.parse import parse
+from xpc.grammar.record import evolve
 from xpc.grammar.source import Source
 
 HEAD = "xpc 1\ntrain qwen2.5-3b on infinity-instruct\n"
+SOLUTIONS = re.compile(r";|,? or (?=[^`]*(?:`[^`]*`[^`]*)*$)")
 OPEN = re.compile(r"\.\.\.|\b(MODEL|DATA|NAME|SOURCE|TARGET)\b")
 Cut = tuple[int, int, str]
 
@@ -29,11 +31,20 @@ def way_out(help: str | None) -> str | None:
     """The first solution in a help text that can be typed, such as "write `zero3` instead"; None if nothing can be
     typed.
     """
-    for part in re.split(r";|,? or (?=[^`]*(?:`[^`]*`[^`]*)*$)", help or ""):
+    for part in SOLUTIONS.split(help or ""):
         match = re.search(r"\bwrite (?:it as )?`([^`]+)`", part)
         if match is not None:
             return None if OPEN.search(match[1]) or _is_bare(match[1]) else part
     return None
+
+
+def ways_out(text: str, found: Diagnostic) -> dict[str, str]:
+    """Maps each solution in a diagnostic's help that can be typed to the spec in which it is typed."""
+    out = {"its edit": _cut(text, [(edit.span.start, edit.span.end, edit.text) for edit in found.edits])}
+    for part in SOLUTIONS.split(found.help or ""):
+        alone = "write " * part.lstrip().startswith("`") + part.strip()
+        out[alone] = typed_in(text, evolve(found, help=alone, edits=())) or text
+    return {solution: after for solution, after in out.items() if after != text}
 
 
 def leaves_out(help: str | None) -> str:

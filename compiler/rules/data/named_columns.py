@@ -80,7 +80,8 @@ def _misplaced(spec: Spec, source: DataSource, given: list[str]) -> Finding | No
         return Finding(
             source.label,
             f"`columns` of {name} uses `{given[-1]}` as the answer, but this column usually has a pair's worse answer",
-            "name the column with the better answer, such as `chosen`, or write `method dpo`, which compares the two",
+            "name the column with the better answer, such as `chosen`; `method dpo` with `format=preference` compares "
+            "both answers",
         )
     return None
 

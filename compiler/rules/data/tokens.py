@@ -350,12 +350,14 @@ def no_system(spec: Spec) -> Iterator[Finding]:
         used, location = spec.template.name, spec.location("model.chat_template")
     if used not in templates.NO_SYSTEM:
         return
+    from xpc.compiler.rules.core.chat_tokens import template_advice
+
     talks = [source for source in spec.files if source.shape == "prompt" or rows.conversational(source)]
     if talks and spec.get("data.system") is not None:
         yield Finding(
             spec.location("data.system", "not in this template"),
             f"the template {used} refuses a system prompt",
-            "leave `system` out, or write `chat_template = chatml`",
+            f"leave `system` out, or {template_advice(spec, ('chatml',))}",
             (location,),
         )
         return
@@ -369,7 +371,7 @@ def no_system(spec: Spec) -> Iterator[Finding]:
                 source.label,
                 f"row {first.first} (counted from 0) of `{source.name[:80]}` has a system prompt, which the template "
                 f"{used} refuses",
-                "move the system prompt into the first question, or write `chat_template = chatml`",
+                f"move the system prompt into the first question, or {template_advice(spec, ('chatml',))}",
                 (location,),
             )
             return

@@ -52,7 +52,7 @@ def _finding(model: Model, location: Label, spec: Spec) -> Iterator[Finding]:
             f"`{model.name[:80]}` was saved as {saved[:60]}, which has {'another head' if other else 'no head'}; "
             f"{spec.text('method')} needs a trained language model",
             "name a model whose `architectures` end with ForCausalLM"
-            + ("; `method reward` continues the training of a classifier" if other and model is spec.model else ""),
+            + ("; `method reward` trains a classifier on pairs of answers" if other and model is spec.model else ""),
         )
 
 

@@ -173,7 +173,7 @@ def steps_too_early(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.location("optimizer", "steps with one process's gradient"),
             f"`optimizer {name}` cannot run " + (f"on {world} processes" if world > 1 else "under DeepSpeed"),
-            _instead(spec) if layerwise else "write `optimizer adamw`, or `strategy fsdp`",
+            _instead(spec) if layerwise else "write `optimizer adamw`" + ", or `strategy fsdp`" * (not spec.on_cpu),
             (spec.label("hardware", "the processes"), spec.label("strategy", "the strategy")),
         )
     elif spec.integer("batch.accum") > 1:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 
 from xpc.compiler.files.secrets import is_secret
+from xpc.compiler.language.setting import Path
 from xpc.compiler.rules.core.conditions import has_value
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
@@ -155,6 +156,7 @@ def _contradicted(spec: Spec, name: str, value: str) -> tuple[str, str] | None:
 
 
 OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+NAMED: tuple[tuple[Path, str], ...] = (("track.name", "name"), ("track.project", "project"))
 ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 
 
@@ -222,7 +224,8 @@ def _of_the_tracker(spec: Spec, name: str, value: str) -> tuple[str, str] | None
     trackers = spec.names("track")
     for tracker in off:
         if off[tracker] and tracker in trackers:
-            return f"`track` names {tracker}", "write `track none`"
+            named = [name for path, name in NAMED if spec.written(path)]
+            return f"`track` names {tracker}", "write `track none`" + "".join(f" without `{one}`" for one in named)
     project = spec.get("track.project")
     if name == "WANDB_PROJECT" and "wandb" in trackers and project is not None and project != value:
         return f"the spec has `project = {project!r}`".replace("'", '"'), f'write `project = "{value[:60]}"`'

@@ -8,17 +8,20 @@ import pytest
 from case_support import Case
 from compile_support import checked, checked_once, codes, edited, errors, of, placed, shown
 from rule_cases import CASES, PREVIEWED, SYNTAX, TESTS, TOPICS, read
-from typed_in import leaves_out, typed_in, way_out
+from typed_in import leaves_out, typed_in, way_out, ways_out
 
 from tests.golden_diagnostics import golden, kept
 from xpc.compiler.explain.examples import example
 from xpc.compiler.language import schema
 from xpc.compiler.language.codes import CODES
+from xpc.compiler.language.expand import expand
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.pipeline import Checked
 from xpc.compiler.rules import every
 from xpc.compiler.stacks import STACKS
-from xpc.grammar.diagnostic import ERROR, Diagnostic
+from xpc.grammar.diagnostic import ERROR, NOTE, Diagnostic
+from xpc.grammar.parse import parse
+from xpc.grammar.source import Source
 
 FIRST = {case.code: case for case in reversed(CASES)}
 EACH = [pytest.param(case, id=case.title, marks=() if FIRST[case.code] is case else pytest.mark.slow) for case in CASES]
@@ -133,6 +136,50 @@ def passes(case: Case, root: str) -> None:
     found = checked_once(case.accepted, root)
     assert not errors(found), shown(found)
     assert case.code not in codes(found), shown(found)
+
+
+LEADS_BACK = {
+    "XP126": "the help says which rows the other method needs",
+    "XP503": "the help says which rows the method needs",
+    "XP654": "the help says which rows the other method needs",
+    "XP901": "the comment is deleted, and no setting changes",
+    "XP542": "`share` has no value that a program can type",
+    "XP107-repository": "a program does not know that `name` is in `hub`",
+    "XP107-repository-of-three": "a program does not know that `name` is in `hub`",
+    "XP535-prompts": "FILE has to be written by the user",
+    "XP120-sharding-strategy": NOT_TYPED["XP120-sharding-strategy"],
+}
+"""Maps the code of a finding, or the title of a case, to the reason why the help of this finding may lead back."""
+
+
+@pytest.mark.slow
+def test_no_help_leads_to_a_finding_whose_help_leads_back(tmp_path: Path):
+    """Every solution of every help is typed into the spec. If the new spec has a finding that the spec did not have,
+    none of that finding's solutions is the spec from before.
+    """
+    circles = []
+    for case in CASES:
+        root = placed(case.files, lambda case=case: tmp_path / case.title)
+        before = checked_once(case.rejected, root)
+        for one in of(before, case.code):
+            if one.severity == NOTE or one.primary is None or one.primary.source.text != case.rejected:
+                continue
+            for solution, text in ways_out(case.rejected, one).items():
+                after = checked(text, root)
+                for new in after.problems:
+                    known = {new.code, case.title} & {*codes(before), *LEADS_BACK} or new.code < "XP100"
+                    if new.severity != NOTE and not known:
+                        back = [
+                            way for way, spec in ways_out(text, new).items() if values(spec) == values(case.rejected)
+                        ]
+                        circles += [(case.title, solution, new.code, way) for way in back]
+    assert not circles, "\n" + "\n".join(map(str, circles))
+
+
+def values(text: str) -> dict[str, str]:
+    """The settings that a spec states, with their values as they are written."""
+    items = expand(parse(source := Source("t.xp", text))[0]).items
+    return {path: "" if one.node is None else source.slice(one.node.span) for path, one in items.items()}
 
 
 def test_what_cannot_be_typed_in_is_a_case():
