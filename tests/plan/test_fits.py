@@ -177,6 +177,19 @@ def test_verdicts_are_findings_of_check() -> None:
         assert plan(spec_of(text)).verdict == verdict
 
 
+def test_a_help_says_that_no_change_fits_and_which_adapter_qlora_replaces() -> None:
+    tight = {"model": "qwen2.5-32b", "hardware": "4 x rtx-4090", "batch": "gbs=16 micro=2 seq=16384"}
+    (found,) = [one for one in checked(written(more="qlora", **tight)).problems if one.code == "XP960"]
+    assert found.help is not None
+    assert found.help.startswith("no change fits into 80 % of the memory; write `strategy zero3(offload=cpu)` with ")
+    assert found.help.count(", tight") == 2
+    smaller = {"model": "qwen2.5-3b", "hardware": "1 x rtx-4090", "batch": "gbs=64 micro=8 seq=2048"}
+    (found,) = [one for one in checked(written(more="lora", **smaller)).problems if one.code == "XP961"]
+    assert found.help is not None
+    assert "or `qlora` instead of `lora` (11.3 GiB" in found.help
+    assert "no change" not in found.help
+
+
 def test_what_is_not_known_says_nothing() -> None:
     for more in ("hardware 8 x cpu",):
         text = written(batch="gbs=128 micro=16 seq=32768").replace("hardware 8 x h100-80gb", more)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from xpc.compiler.language.setting import Path
 from xpc.compiler.language.strategies import SPREADS
-from xpc.compiler.plan import FITS, GIB, HIGH, NO, verdict
+from xpc.compiler.plan import FITS, GIB, HIGH, NO, TIGHT, verdict
 from xpc.compiler.registry.types import ModelFacts
 from xpc.compiler.rules.core.rule import Finding, rule, with_number
 from xpc.compiler.spec import Spec
@@ -233,11 +233,12 @@ def _suggestions(changes: Sequence[Change]) -> str:
     """The changes as a help, such as `write X with Y (61.2 GiB, 3% slower), or Z`."""
     from xpc.compiler.plan.changes import effect
 
-    bases = {"dtype = bf16": "model(dtype=bf16)", "bits = 4": "qlora"}
+    bases = {"dtype = bf16": "model(dtype=bf16)", "bits = 4": "qlora` instead of `lora"}
     forms = [
         f"{' with '.join(f'`{bases.get(typed, typed)}`' for typed in one.typed)} ({effect(one)})" for one in changes
     ]
-    return f"write {', or '.join(forms)}" if forms else ""
+    none_fits = all(one.plan.verdict == TIGHT for one in changes)
+    return ("no change fits into 80 % of the memory; " * none_fits + f"write {', or '.join(forms)}") if forms else ""
 
 
 def _other_remedies(spec: Spec) -> str:
