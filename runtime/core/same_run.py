@@ -72,18 +72,18 @@ def differences(was: dict[str, object], now: dict[str, object], division: "Divis
     # ignore settings that do not affect the numbers: older versions of xpc recorded these, too
     names = [name for name in names if not {name, name.rpartition(".")[0]} & NEUTRAL]
     divided = DIVIDED.intersection(names)
-    why = _refusal(was, now, division) if divided else None
+    why = _refusal(was, now, division, alone=DIVIDED.issuperset(names)) if divided else None
     if divided and not why:
         names = [name for name in names if name not in divided]
-        if "run.gbs" in names:
+        if "run.gbs" in names and all(name.endswith(("gbs", "batch_size")) for name in names):
             why = f"write `gbs = {was.get('run.gbs')}` in batch to resume with another number of processes"
     changes = [f"{name} was {json.dumps(was.get(name))} and is {json.dumps(now.get(name))}" for name in names[:MOST]]
     more = f", and {len(names) - MOST} more" if len(names) > MOST else ""
     return ", ".join(changes) + more + (f" ({why})" if names and why else "")
 
 
-def _refusal(was: Mapping[str, object], now: Mapping[str, object], division: "Division") -> str | None:
-    """The reason why a run cannot resume with another number of processes or another micro-batch, or None."""
+def _refusal(was: Mapping[str, object], now: Mapping[str, object], division: "Division", alone: bool) -> str | None:
+    """Why a run cannot resume with other processes or micro-batches; what to write, if they are the `alone` change."""
     kinds = {was.get("run.distributed_type"), now.get("run.distributed_type")}
     if division["step"]:
         return division["step"]
@@ -92,7 +92,7 @@ def _refusal(was: Mapping[str, object], now: Mapping[str, object], division: "Di
     if division["processes"] and was.get("run.world_size") != now.get("run.world_size"):
         return division["processes"]
     if division["micro"] and was.get("run.micro") != now.get("run.micro"):
-        return f"{division['micro']}; write `micro = {was.get('run.micro')}` in batch"
+        return division["micro"] + f"; write `micro = {was.get('run.micro')}` in batch" * alone
     return None
 
 

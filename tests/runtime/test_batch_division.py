@@ -134,6 +134,14 @@ def test_what_cannot_go_on_says_why(name: str) -> None:
     assert all(key in output for key in change if key.startswith("run.") and "write `gbs" not in output)
 
 
+@pytest.mark.parametrize("name", ["orpo", "batch"])
+def test_advice_to_go_on_is_given_only_if_no_other_setting_prevents_it(name: str) -> None:
+    both, change, advice = REFUSED[name]
+    before = {**BEGAN, **both, "arguments.seed": 1}
+    assert advice in differences(before, {**before, **change})
+    assert "write `" not in differences(before, {**before, **change, "arguments.seed": 2})
+
+
 def test_a_loss_of_micro_batches_goes_on_where_they_stay() -> None:
     both = {**BEGAN, "method.name": "orpo"}
     assert differences(both, {**both, **FOUR}) == ""
