@@ -186,8 +186,8 @@ def dataset(name: str) -> Guess:
     if not more and (like := _like(plain, known)).names:
         return like
     if not more and len(parsed.letters) > 5:
-        # the unknown name may be the beginning of a registered name: `tulu-3-sft-mix` for `tulu-3-sft-mixture`
-        more = [one for one in names if known[one].letters.startswith(parsed.letters)]
+        # the unknown name may be the beginning or the last word of a registered name: `tulu-3-sft-mix`, `guanaco`
+        more = [one for one in names if known[one].letters.startswith(parsed.letters) or one.endswith(f"-{name}")]
     return Guess(tuple(sorted(more, key=lambda one: (len(known[one].parts), one))[:MOST]))
 
 
@@ -327,7 +327,8 @@ def _unknown(code: str, message: str, node: Ref, label: Label, guess: Guess, hub
     if swapped is not None:
         what = "dataset" if local == "folder" else "model"
         return report(code, f"`{node.name[:80]}` is a {what}", label, help=f"write `{swapped}`")
-    if local == "file" and not guess.names and (found := _data_setting(node, label)) is not None:
+    in_block = local == "file" and not guess.names and not line.lstrip().startswith("train ")
+    if in_block and (found := _data_setting(node, label)) is not None:
         return found
     near = guess.names[0] if guess.certain else ""
     start = f"write {', '.join(f'`{one}`' for one in guess.names)}, a" if guess.names else "write a"

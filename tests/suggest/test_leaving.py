@@ -66,7 +66,7 @@ def test_a_list_below_a_name_of_yaml_is_not_null():
     [
         ("lora\nuse_dora: false", "lora(dora=false)"),
         ("sample_packing: true\neval_sample_packing: false", "packing(eval=false)"),
-        ("qlora\nuse_rslora = false", "qlora\nlora(rslora=false)"),
+        ("qlora\nuse_rslora = false", "qlora\nqlora(rslora=false)"),
     ],
 )
 def test_switch_that_is_off_stays_if_its_block_is_on(typed, right):

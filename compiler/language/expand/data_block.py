@@ -14,15 +14,18 @@ SOURCE_WORDS = {
     word: name
     for name, words in {
         "format": "shape type format formatting kind style schema promptstyle rowformat",
-        "columns": "column columns field fields keys columnmap fieldmessages messageskey textcolumn textfield",
+        "columns": "column columns field fields keys columnmap cols colnames columnnames names",
         "chat": "conversational turns asturns chatty",
+        "limit": "first firstn firstrows head top nhead firstnrows",
         "share": (
             "share weight weights ratio proportion probability prob mix part percent percentage samplingweight "
-            "samplingratio mixingratio mixratio mixtureweight datasetweight interleaveprob"
+            "samplingratio mixingratio mixratio mixtureweight datasetweight interleaveprob p probs mixweight "
+            "mixingweight sampleweight samplingprob samplingprobability blend blendratio"
         ),
         "take": (
             "take fraction samples nsamples numsamples rows nrows numrows amount count n limit maxsamples maxrows "
-            "maxexamples size sample samplesize subsample"
+            "maxexamples size sample samplesize subsample use subsetsize numexamples nexamples "
+            "maxnumsamples maxtrainsamples"
         ),
     }.items()
     for word in words.split()
@@ -160,7 +163,11 @@ class _DataBlock:
             else:
                 name = part.name if isinstance(part, Setting) else None
                 text = name.text if name else self.clauses.typed(part.span)
-                near = SOURCE_WORDS.get(letters(text)) or nearest(text, schema.SOURCE_SETTINGS)
+                near = SOURCE_WORDS.get(letters(text)) or misspelt_file(text, schema.SOURCE_SETTINGS)
+                of_block, own = f"data.{text}" in schema.BY_PATH, f"train.{text}" not in schema.BY_PATH
+                if near is None and isinstance(part, Setting) and own and not of_block:
+                    self.clauses.unknown(part.name, "data", part.value)
+                    continue
                 location, form = part.span if name is None else name.span, near
                 more = ""
                 if near == "take" and isinstance(part, Setting):
@@ -174,9 +181,11 @@ class _DataBlock:
                     f"`{text}` is not a setting of a source",
                     location,
                     f"did you mean `{near}`?" if near else "",
-                    help="a source has " + ", ".join(f"`{one}`" for one in schema.SOURCE_SETTINGS)
-                    if form is None
-                    else f"write `{form}`{more}",
+                    help=f"write `{form}`{more}"
+                    if form is not None
+                    else f"`{text}` belongs to the block: write it below the sources"
+                    if of_block
+                    else "a source has " + ", ".join(f"`{one}`" for one in schema.SOURCE_SETTINGS),
                     edit=form,
                 )
         self.clauses.out.rows.append(Row(head, self.clauses.label(head.span), tuple(items)))
@@ -188,8 +197,10 @@ class _DataBlock:
         weight, known = _number(part), [one for one in self.weights if one is not None]
         if weight is None or weight <= 0:
             return "share = 50%"
-        total = sum(known)
-        complete = len(known) == len(self.weights) and total > 0 and abs(total - 1) > 0.0005
+        if isinstance(part.value, Number) and part.value.unit == "%":
+            return f"share = {self.clauses.typed(part.value.span)}"
+        total = sum(known) or 1
+        complete = 1 < len(known) == len(self.weights) and abs(total - 1) > 0.0005
         percent = round(100 * weight / (total if complete or weight > 1 else 1), 2)
         return f"share = {percent:g}%"
 

@@ -44,7 +44,12 @@ def rewrite_header(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
         rewrite = None if any(map(_has_a_choice, inside)) else _form(text)
         if rewrite is not None and rewrite.unclear and "," not in text:
             break  # keep the findings: there is one for each unclear word
-        if rewrite is None or _says_the_same(inside, source, Span(start, end), rewrite.sentence(text)):
+        form = "" if rewrite is None else rewrite.sentence(text)
+        if (
+            rewrite is None
+            or parse(Source("line.xp", f"{form}\n"))[1]
+            or _says_the_same(inside, source, Span(start, end), form)
+        ):
             break  # keep the findings about single words, because they are more exact
         if inside:
             out = replaced(out, inside, _made(inside[0], source, Span(start, end), rewrite))

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from xpc.compiler import registry
+from xpc.compiler.language.methods import METHODS
 from xpc.compiler.suggest.converted_values import COUNTED, FILES, REPOSITORY, unit_of
 from xpc.compiler.suggest.first_line import sentence_of, without_punctuation
 from xpc.compiler.suggest.likeness import words
@@ -22,7 +23,7 @@ from xpc.grammar.source import Source, Span
 
 LONGEST = 160
 """Of the corrected first line, a help shows at most this many characters."""
-VERBS = (["run"], ["do"], ["start"], ["launch"], ["sft"], ["fine-tune"], ["finetune"])
+VERBS = ("run", "do", "start", "launch", "fine-tune", "finetune", *METHODS)
 """If a line begins with one of these words, it is probably a first line in which `train` is missing."""
 LONGEST_LINE = 1000
 """A line with more characters than this is not rewritten."""
@@ -31,10 +32,11 @@ CARDS = re.compile(
     rf"[ \t]+(?P<word>on|using|with|across|over)[ \t]+(?:a[ \t]+)?"
     rf"(?:(?P<count>\d+|{NUMBERS})(?:[ \t]+|(?=x))(?:x[ \t]*)?)?"
     r"(?P<gpu>(?:(?:nvidia|tesla|rtx|geforce)[ \t]+)*[A-Za-z\d][\w.-]*(?:[ \t]+\d+[ \t]?gb)?)(?:[ \t]+gpus?)?"
+    r"(?::(?P<after>\d+))?"
     r"(?=[ \t]*(?:$|#)|[ \t]+(?:with|for)\b)",
     re.IGNORECASE,
 )
-"""A pattern for GPUs in a first line: `on 4 h100s`, `using 8xa100-80gb`."""
+"""A pattern for GPUs in a first line: `on 4 h100s`, `using 8xa100-80gb`, `with h100-80gb:8`."""
 COUNT = rf"(?:\d+|(?:a[ \t]+)?(?:{NUMBERS}))"
 GPUS_EACH = (
     rf"(?:[ \t]+(?:with|of|x|each|having))?[ \t]+{COUNT}[ \t]*x?[ \t]*[A-Za-z][\w.-]*"
@@ -120,7 +122,7 @@ def _lines(problems: Sequence[Diagnostic]) -> Iterator[tuple[Source, int, int]]:
         if end - start > LONGEST_LINE:
             continue
         words_of = source.text[start : min(end, start + 200)].split()
-        if (source.name, start) not in seen and ("train" in words_of or words_of[:1] in VERBS):
+        if (source.name, start) not in seen and ("train" in words_of or not {*words_of[:1]}.isdisjoint(VERBS)):
             seen.add((source.name, start))
             yield source, start, end
 
@@ -161,9 +163,10 @@ def _cards(source: Source, start: int, end: int) -> Rewrite | None:
     for found in CARDS.finditer(line, _after_data(line)):
         guess = gpus_named("-".join(found["gpu"].split()))
         # another finding reports `with 8 h100`, because a count and a GPU may follow `with`
-        if not guess.names or (found["count"] and found["word"] == "with"):
+        if not guess.names or ((found["count"] or "").isdecimal() and found["word"] == "with"):
             continue
-        count = str(COUNTED.get(found["count"] or "", found["count"] or "N"))
+        count = found["count"] or found["after"] or "N"
+        count = str(COUNTED.get(count, count))
         message = "GPUs go into a clause of their own, and not into the sentence"
         forms = [f"hardware {count} x {one}" for one in guess.names]
         if not guess.certain or count == "N":
@@ -273,7 +276,7 @@ def _without_with(source: Source, start: int, end: int) -> Rewrite | None:
     pieces = [one.strip() for one in re.split(r",|\band\b", rest)]
     named = any(
         registry.find_dataset(one) is not None or REPOSITORY.fullmatch(one) or FILES.fullmatch(one.strip('"'))
-        for one in pieces
+        for one in (piece.partition(" ")[0] for piece in pieces)
     )
     if not comma or named or " with " in head or not re.fullmatch(r"train\s+\S+\s+on\s+\S+(\s+for\s+\d+\s+\w+)?", head):
         return None
@@ -300,9 +303,12 @@ def _regularly(source: Source, start: int, end: int) -> Rewrite | None:
 def _with_verb(source: Source, start: int, end: int) -> Rewrite | None:
     """Rewrite a first line that begins with other words than `train`: `run sft of M on D`."""
     line = source.text[start:end].partition("#")[0].rstrip()
-    verb = line.split()[:1]
+    verb = line.partition(" ")[0]
+    method = verb if verb in METHODS and verb != "sft" else ""
     # without `on`, another finding reports the verb: `finetune M using "rows.jsonl"`
-    form = sentence_of(line) if verb in VERBS and (" on " in line or "tune" not in verb[0]) else None
+    known = verb in VERBS and (" on " in line or "tune" not in verb)
+    form = sentence_of(f"train{line[len(verb) :]}" if method else line) if known else None
+    form = f"{form} {'' if ' with ' in form else 'with '}{method}" if form and method else form
     form = form and (with_settings(form) or form)
     if form is None or not _is_legal(form):
         return None

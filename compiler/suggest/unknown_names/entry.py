@@ -27,6 +27,8 @@ these take time.
 
 UNSET = ("null", "None", "Null", "NULL", "nil", "~")
 """Values that leave an argument unset in YAML, JSON and Python."""
+WRITTEN = re.compile(rf"^(?:train\b.*\bwith\b.*)?[ \t]*\b({'|'.join(schema.ADAPTERS)})\b(?![ \t]+false)", re.MULTILINE)
+"""A pattern for the adapter of a spec, in the first line or on a line of its own."""
 TRAILING = re.compile(r"[ \t]*(?:seconds|minutes|hours|days|epochs|mins?|hrs?|secs?)\b")
 """A pattern for a unit after a number, as a word of its own: `save_every = 3 epochs`."""
 OF_HYDRA = re.compile(
@@ -64,17 +66,18 @@ def unknown_name(unknown: UnknownName, count: int = 0) -> Suggestion:
         help = f"leave `{unknown.name[:60]}` out: `{unknown.typed}` sets nothing"
         return Suggestion("XP101", found.message, help=help)
     if unknown.clause is None:
-        return _of_the_adapter(unknown.name, found)
+        return _of_the_adapter(unknown, found)
     return found if found.intended else evolve(found, intended=_written_in(found.help, unknown.clause))
 
 
-def _of_the_adapter(name: str, found: Suggestion) -> Suggestion:
-    """If a name begins with an adapter, replace `lora(...)` in the suggestion by this adapter: `vera_rank` is
-    `vera(rank=...)`.
+def _of_the_adapter(unknown: UnknownName, found: Suggestion) -> Suggestion:
+    """If a name begins with an adapter, or the spec has one, replace `lora(...)` in the suggestion by this adapter:
+    `vera_rank` is `vera(rank=...)`.
     """
-    adapter, old = parts(name[:80] + " lora")[0], re.compile(r"\blora\(")
-    if adapter not in schema.ADAPTERS:
-        return found
+    adapter, old = parts(unknown.name[:80] + " lora")[0], re.compile(r"\blora\(")
+    if adapter not in schema.ADAPTERS or adapter == "lora":
+        written = WRITTEN.search(unknown.label.source.text)
+        adapter = written[1] if written is not None and (written[1] == "qlora" or adapter != "lora") else "lora"
     edit = found.edit and old.sub(f"{adapter}(", found.edit)
     text, help = (old.sub(f"{adapter}(", one) for one in (found.text, found.help))
     return evolve(found, text=text, help=help, edit=edit)

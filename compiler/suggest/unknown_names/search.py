@@ -205,10 +205,11 @@ def _model_or_data(case: Case) -> Suggestion | None:
 
 
 def _without_general_guess(case: Case) -> Case:
-    """Drop the guessed setting for a dotted name that ends in a general word such as `name`: xpc does not suggest
-    `rollouts` for `rollout.name`.
+    """Drop the guessed setting for a general word such as `path` outside of all clauses, and for a dotted name that
+    ends in one: xpc does not suggest `rollouts` for `rollout.name`.
     """
-    general = _is_unclear_path(case) and case.name.rpartition(".")[2] in words_of("general")
+    alone = not case.clause and case.guess is not None and case.guess.likeness < 1
+    general = (alone or _is_unclear_path(case)) and case.name.rpartition(".")[2] in words_of("general")
     return evolve(case, guess=None) if general else case
 
 
@@ -274,7 +275,9 @@ def _negated(case: Case) -> Suggestion | None:
         return case.says(f"`{row.path}` decides it: {row.doc}")
     off = guess.value in ("", "true")
     block = schema.BY_PATH.get(row.path.rpartition(".")[0])
-    switched = row.engines or (block is not None and block.kind is FLAG)  # `hub(private=false)` would turn `hub` on
+    # `hub(private=false)` would turn `hub` on
+    switched = block is not None and block.kind is FLAG and block.name not in case.unknown.label.source.text
+    switched = row.engines or switched
     if off and switched and not case.clause:
         return case.says(f"leave `{case.name[:60]}` out: it is off")
     value = "false" if off else "true"
