@@ -64,12 +64,15 @@ def time_rows(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
             yield Row("Time", words, actual=time(seconds[name]))
     waits = run.measured["waits"]
     if training:
-        long = waits / training >= WAITED
-        why = "raise `data.workers` if rows are read slowly" if long else ""
+        stream = one is not None and one.stated["data"].get("streaming")
+        long = waits / training >= WAITED and not stream
+        why = "`extra trl { dataloader_num_workers = 4 }` loads rows in other processes" if long else ""
         yield Row("Time", "waits for data", actual=f"{time(waits)}, {share(waits / training)} of training", why=why)
     if run.measured["padding"] is not None:
         padding = run.measured["padding"]
-        why = "`batch { packing }` joins short rows" if padding >= PADDED else ""
+        spec = None if one is None else one.spec
+        packs = spec is not None and spec.text("method") == "sft" and not spec.reads_images
+        why = "`batch { packing }` joins short rows" if padding >= PADDED and packs else ""
         yield Row("Time", "padding", actual=f"{share(padding)} of the tokens in batches", why=why)
     yield _saves(run, one, seconds)
 

@@ -153,10 +153,11 @@ def _completions(spec: Spec, length: RunLength) -> Iterator[tuple[str, Quantity]
     prompts = gbs / group
     number = int(prompts) if prompts == int(prompts) else round(prompts, 2)
     yield "prompts a step", Quantity(f"{number:,}", number, f"{gbs} completions / {group} of each prompt")
-    together = int(spec.get("method.steps_per_generation") or spec.integer("batch.accum"))
-    again = int(spec.get("method.iterations") or 1)
+    accum, again = spec.integer("batch.accum"), int(spec.get("method.iterations") or 1)
+    together = int(spec.get("method.steps_per_generation") or accum)
     if spec.method.grouped:
-        yield "updates with one generation", _counted(together * again, f"{together} batches x {again} times")
+        updates, why = max(1, together * again // accum), f"{together} batches x {again} times / {accum} in a step"
+        yield "updates with one generation", _counted(updates, why)
     if length.steps is not None:
         yield "completions generated", _counted(length.steps * gbs // again, f"{length.steps:,} steps x {gbs}")
 

@@ -48,7 +48,9 @@ def test_a_finished_run_has_what_it_wrote_next_to_spec_and_plan(location: Path) 
     assert found["tokens/s of a process"]["ran"] == "250"
     assert found["utilisation (MFU)"]["ran"] == "40.0 %"
     assert found["waits for data"]["ran"] == "4.0 s, 25.0 % of training"
+    assert "dataloader_num_workers" in found["waits for data"]["why"]
     assert found["padding"]["ran"] == "25.0 % of the tokens in batches"
+    assert "packing" in found["padding"]["why"]
     assert found["saves"]["ran"] == "2 checkpoints, 1.0 GiB, 2.0 s"
     assert found["peak"]["ran"] == "3.0 GiB (allocated)"
     assert found["peak"]["planned"].endswith("GiB)")
@@ -76,6 +78,17 @@ def test_a_run_with_one_log_event_and_one_checkpoint_has_one_value(location: Pat
     assert found["loss"]["ran"] == "4 at step 1"
     assert found["saves"]["ran"].startswith("1 checkpoint, ")
     assert "<code>seq</code>" in (location / "r.html").read_text()
+
+
+def test_advice_for_a_slow_run_is_legal_in_its_spec(location: Path) -> None:
+    pairs = SPEC.replace('"rows.jsonl"', "ultrafeedback-binarized") + "method reward\n"
+    compiled(location, "pairs", pairs)
+    compiled(location, "stream", SPEC.replace("2 epochs", "10 steps") + "data(streaming)\n")
+    for name in ("pairs", "stream"):
+        run(location, name)
+    assert rows("out/pairs")["padding"] | {"why": ""} == rows("out/pairs")["padding"]
+    waits = rows("out/stream")["waits for data"]
+    assert (waits["ran"], waits["why"]) == ("4.0 s, 25.0 % of training", "")
 
 
 def test_the_peaks_of_many_processes_are_summed_up() -> None:

@@ -420,7 +420,8 @@ def consequences(tmp_path, before, after, *options):
         ("gbs=256", "gbs=512", "31 steps instead of 62, 64 prompts a step instead of 32",
          {"steps": (62, 31), "prompts a step": (32, 64)}),
         ("generations = 8", "generations = 8, iterations = 2", "124 steps instead of 62",
-         {"steps": (62, 124), "updates with one generation": (8, 16)}),
+         {"steps": (62, 124), "updates with one generation": (1, 2)}),
+        ("micro=4)", "micro=8)", "micro 4 -> 8", {}),
     ],
 )  # fmt: skip
 def test_a_change_of_an_online_method_has_consequences(method, old, new, line, follows, tmp_path):
@@ -428,6 +429,7 @@ def test_a_change_of_an_online_method_has_consequences(method, old, new, line, f
     found, moved, _ = consequences(tmp_path, text, text.replace(old, new))
     assert line in found["headline"]
     assert {name: moved[name] for name in follows} == follows
+    assert ("updates with one generation" in moved) == ("iterations" in new)
     if "iterations" in new:
         printed = difference(xpc("diff", "a.xp", "b.xp", cwd=str(tmp_path)))
         why = "1 epoch of 124 steps: 2,000 rows x 8 completions x 2 iterations / 256, without an incomplete last batch"
