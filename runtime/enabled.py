@@ -90,6 +90,7 @@ from .library_internals.random_states import RandomStatesTrainer
 from .library_internals.renamed_weights import RenamedWeightsTrainer
 from .library_internals.repeated_prompts import RepeatedPromptsTrainer
 from .library_internals.rollout_rounds import RolloutRoundsTrainer
+from .library_internals.synced_reference import SyncedReferenceTrainer
 from .library_internals.template_time import TemplateTime
 from .library_internals.torch_exit_barrier import TorchExitBarrier
 from .library_internals.trl_tool_calls import ToolCallingTrainer
@@ -210,6 +211,7 @@ def trainer_class() -> type[FaultTolerant]:
         ToolCallingTrainer,
         RepeatedPromptsTrainer,
         RolloutRoundsTrainer,
+        SyncedReferenceTrainer,
         SFTTrainer,  # type: ignore[misc]  # trl has no types
         NamedLog,
     ):

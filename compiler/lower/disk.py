@@ -57,6 +57,8 @@ def disk(spec: Spec) -> Disk | None:
             model, full = (model, full + twice) if spec.lora else (model + twice, full)
     elif spec.sharded_by_fsdp and not sharded and not spec.lora:
         full += model
+    if spec.flag("method.sync_reference"):
+        full += params * weight
     resumable = spec.flag("save.full_state")
     model += _initial(spec, facts, weight)
     merged = params * BYTES[DTYPES[spec.text("model.dtype")]] if spec.flag("save.merge") else 0

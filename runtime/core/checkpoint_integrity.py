@@ -19,7 +19,7 @@ RECORD = "xpc_files.json"
 """File in a checkpoint with the size and digest of every other file."""
 NOT_FINAL = ("_saving/", "_hub", ".", "checkpoint-", "runs/", "eval/", "summary.json", "xpc_run.json")
 """Beginnings of names of files that ``final_files`` skips: they change later, or matter only for resuming."""
-WRITER = re.compile(r"(?:(?:bf16_|fp16_)?zero_pp_rank_|rng_state_|rollouts_|__)(\d+)[_.]")
+WRITER = re.compile(r"(?:(?:bf16_|fp16_)?zero_pp_rank_|rng_state_|rollouts_|reference_|__)(\d+)[_.]")
 """Matches names of files that each process writes for itself, with its rank: rank 1 writes `rng_state_1.pth`."""
 BLOCK = 1 << 20
 PART = 64 << 20

@@ -29,7 +29,7 @@ DECISIVE: dict[str, tuple[str, ...]] = {
         "assistant_only_loss", "bf16", "chat_template_path", "eos_token", "eval_on_start", "eval_strategy",
         "gradient_accumulation_steps", "log_completions", "lr_scheduler_kwargs", "max_prompt_length", "num_iterations",
         "optim", "optim_target_modules", "packing", "pad_token", "push_to_hub", "report_to", "save_total_limit",
-        "steps_per_generation", "use_vllm",
+        "steps_per_generation", "sync_ref_model", "use_vllm",
     ),
     "run": (
         "context_parallel", "deepspeed_optimizer", "device", "distributed_type", "division", "fp8", "full_state", "gpu",
@@ -245,6 +245,7 @@ def _of_method(plan: "Payload") -> dict[str, object]:
         "rewards": method["rewarded"],
         "rollout_rounds": method["generates"] and method["rewarded"] and (rounds, iterations) != (accumulation, 1),
         "sampling": method["generates"],
+        "synced_reference": arguments.get("sync_ref_model"),
         "teacher": method["teacher"],
         "tools": method.get("tools"),
         "trl_tool_calls": method.get("tools"),

@@ -170,13 +170,14 @@ def test_no_other_private_method_is_overridden() -> None:
     from xpc.runtime.library_internals.random_states import RandomStatesTrainer
     from xpc.runtime.library_internals.repeated_prompts import RepeatedPromptsTrainer
     from xpc.runtime.library_internals.rollout_rounds import RolloutRoundsTrainer
+    from xpc.runtime.library_internals.synced_reference import SyncedReferenceTrainer
 
     intended = {"_maybe_log_save_evaluate", "_save_checkpoint", "_load_from_checkpoint", "_get_output_dir"}
     intended |= {"_load_rng_state", "_save_rng_state", "_get_train_sampler"}
     public = {"save_model", "create_optimizer", "training_step", "get_batch_samples", "evaluate", "prediction_step"}
     public |= {"get_eval_dataloader", "init_hf_repo", "create_model_card"}
     mixins = (FaultTolerant, RandomStatesTrainer, RepeatedPromptsTrainer, RolloutRoundsTrainer, EvaluatingTrainer,
-              AdapterTrainer)  # fmt: skip
+              AdapterTrainer, SyncedReferenceTrainer)  # fmt: skip
     ours = {
         name
         for kind in (*mixins, PublishingTrainer)

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from ...core.feature import Bundle, Feature, Model
+from ...core.feature import Bundle, Feature, Model, Trainer
 from ...library_internals.trl_modules import replaced
 from ..rows.evaluation_sets import joined_sets
 
@@ -23,6 +23,15 @@ class Reference(Feature):
     ) -> AbstractContextManager[object]:
         """If the trainer loads the reference model itself: make it load the model as the bundle states."""
         return loaded_by(bundle, module, load, model)
+
+    def before_training(self, bundle: Bundle, trainer: Trainer) -> None:
+        """Precompute the reference with the initial weights. trl before 1.0 does so when rows are first used: after it
+        has loaded a checkpoint, and for evaluation rows after the first steps.
+        """
+        if bundle.arguments.get("precompute_ref_log_probs") and bundle.method in bundle.stack["reference_given"]:
+            trainer.get_train_dataloader()
+            if trainer.eval_dataset is not None:
+                trainer.get_eval_dataloader()
 
 
 def is_given(bundle: Bundle) -> bool:

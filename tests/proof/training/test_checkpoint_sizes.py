@@ -37,6 +37,7 @@ KINDS = {
     "dora": spec("lora(rank=16, dora)", **SAVED),
     "pissa": spec("lora(rank=16, init=pissa)", **SAVED),
     "weights": spec(**{**SAVED, "save": 'save "out" { every=2, full_state=false }'}),
+    "synced": spec("method dpo(sync_reference)", data='"preferences.jsonl"', **SAVED),
     "zero2": spec(strategy="zero2", **TWO),
     "zero2-lora": spec("lora(rank=16)", strategy="zero2", **TWO),
     "zero2-pissa": spec("lora(rank=16, init=pissa)", strategy="zero2", **TWO),

@@ -1,5 +1,5 @@
 """What is the reference model of a run that continues an adapter? On some stacks, the trainer takes a frozen copy of
-the adapter; on the other stacks, it takes the base.
+the adapter; on the other stacks, it takes the base. And is the reference the same after a resume?
 
 In the first step, a frozen copy still equals the policy, so every divergence and every implicit reward is 0.
 """
@@ -131,6 +131,55 @@ def test_a_copy_that_is_missing_stops_the_run(warm: Warm, tmp_path: Path) -> Non
     done = warm.of(DEFAULT).run(str(bundle), str(tmp_path), XPC_PREFLIGHT="passed")
     assert done["status"] == [1]
     assert "the reference is the base, and the bundle states the adapter" in done["err"]
+
+
+KEPT_METHODS = {
+    "precomputed": METHODS["precomputed"],
+    "precomputed-kto": "method kto(precompute)",
+    "synced": "method dpo(sync_reference(every=1, mixup=0.5))",
+    "synced-kto": "method kto(sync_reference(every=1, mixup=0.5))",
+    "synced-grpo": METHODS["grpo"].replace(")", ", sync_reference(every=1, mixup=0.9))"),
+}
+KEPT_RUNS = [
+    *(
+        (name, target, "one")
+        for name in KEPT_METHODS
+        for target in STACKS
+        if (name, target in COPIES) != ("synced-kto", False)
+    ),
+    *(("synced", DEFAULT, strategy) for strategy in ("ddp", "zero2", "zero3")),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "strategy"),
+    nightly_but(KEPT_RUNS, lambda one: one[0] == "precomputed" or one[1:] in ((DEFAULT, "one"), (DEFAULT, "zero3"))),
+)
+def test_a_resumed_run_has_the_reference_of_the_interrupted_run(
+    warm: Warm, tmp_path: Path, name: str, target: str, strategy: str
+) -> None:
+    """A reference that is computed before training, or updated during training, is the same after a resume."""
+    kind = name.partition("-")[2] or "dpo"
+    text = small(KEPT_METHODS[name], method=kind, target=target, strategy=strategy, save='save "out" every=2')
+    text = text.replace("lr=1e-3", "lr=1e-2")
+    done, again = warm.twice(text, f"kept-{target}-{name}-{strategy}", target, str(tmp_path), 1 + (strategy != "one"))
+    weights = [tensors(os.path.join(run.out, "model.safetensors")) for run in (done, again)]
+    assert weights[0] == weights[1]
+
+
+@pytest.mark.parametrize("target", STACKS)
+def test_a_precomputed_reference_of_evaluation_rows_is_the_initial_model(
+    warm: Warm, tmp_path: Path, target: str
+) -> None:
+    losses = []
+    for method in ("method dpo", "method dpo(precompute)"):
+        text = small(method, 'eval(every=2, data="preferences.jsonl")', method="dpo", target=target)
+        folder = tmp_path / f"{len(losses)}"
+        folder.mkdir()
+        run = warm.train(text, f"evaluated-{target}-{len(losses)}", target, str(folder))
+        losses.append((run.values("eval_loss"), run.values("loss")))
+    assert losses[1] == tuple(pytest.approx(one, abs=1e-4) for one in losses[0])
+    assert losses[0][0][0] < 0.6
 
 
 CHANGES = (
