@@ -66,3 +66,12 @@ def test_a_line_whose_parts_are_not_clear_gets_no_edit(typed: str, help: str) ->
 def test_a_folder_of_outputs_is_no_model_of_the_hub(typed: str, help: str) -> None:
     found = checked(f"train qwen2.5-3b on alpaca\n{typed}\n")
     assert [one.help for one in found.problems if one.code in ("XP101", "XP102")] == [help]
+
+
+def test_a_correct_line_below_a_clause_is_not_rewritten() -> None:
+    found = [
+        one
+        for one in checked("xpc 1\n\nseed = 3\ntrain qwen2.5-3b on alpaca for 5 epochs\n").problems
+        if one.code == "XP032"
+    ]
+    assert [(one.message, one.edits) for one in found] == [("the `train` sentence comes first", ())]

@@ -46,12 +46,12 @@ def rewrite_header(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
             break  # keep the findings: there is one for each unclear word
         form = "" if rewrite is None else rewrite.sentence(text)
         if (
-            rewrite is None
+            form in ("", text)
             or parse(Source("line.xp", f"{form}\n"))[1]
             or _says_the_same(inside, source, Span(start, end), form)
         ):
             break  # keep the findings about single words, because they are more exact
-        if inside:
+        if inside and rewrite is not None:
             out = replaced(out, inside, _made(inside[0], source, Span(start, end), rewrite))
         break
     return out
