@@ -57,7 +57,7 @@ def load_of(spec: Spec) -> Load:
     world = spec.hardware.world
     shard = spec.integer("strategy.shard") if strategy == "hsdp" and spec.get("strategy.shard") else world
     stored, tuned = _weights(spec, facts, engine)
-    trained, layers, exact = 0.0 if spec.lora else float(facts.params), facts.layers, True
+    trained, layers, exact = 0.0 if spec.lora else float(facts.language_params), facts.layers, True
     if spec.flag("freeze") and not spec.lora:
         from xpc.compiler.plan.frozen import trained_part  # imported here, because few specs have `freeze`
 
@@ -257,6 +257,8 @@ def unmeasured(spec: Spec) -> str:
         return "xpc does not predict the speed of a CPU"
     if spec.method.generates:
         return "the time to generate completions was not measured"
+    if spec.text("precision") == "fp8":
+        return "the speed of fp8 was not measured"
     if spec.text("strategy.offload") != "none" or spec.flag("memory.offload_activations"):
         return "the time of copies to host memory was not measured"
     return ""

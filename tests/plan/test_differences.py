@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
-from compile_support import checked
+from compile_support import REPOSITORY, checked
 
 from xpc.compiler.plan.experiment import Plan, plan
+from xpc.compiler.plan.from_spec import load_of
 
 WORDS, WIDTH, LAYERS = 152064, 3584, 28
 """Sizes of Qwen2.5 7B: vocabulary, hidden size and layers."""
@@ -69,6 +72,7 @@ def test_one_setting_changes_one_component_by_its_bytes(
 @pytest.mark.parametrize(("more", "data", "why"), [
     (GRPO.format(""), PROMPTS, "the time to generate completions was not measured"),
     ("zero2(offload=optimizer)", CHATS, "the time of copies to host memory was not measured"),
+    ("fsdp\nprecision fp8", CHATS, "the speed of fp8 was not measured"),
     ("zero3(offload=cpu)", CHATS, "the time of copies to host memory was not measured"),
 ])  # fmt: skip
 def test_the_hours_of_what_was_not_measured_are_unknown(more: str, data: str, why: str) -> None:
@@ -85,3 +89,12 @@ def test_a_run_may_also_evaluate_after_its_last_step(target: str, every: str, nu
     """The run has 100 steps. transformers 5 also evaluates after the last step; transformers 4 does not."""
     found = planned(f"target {target}\nddp\nlora(rank=8)\ndata(holdout=64)\neval(every={every})")
     assert found.evaluations == number
+
+
+def test_the_frozen_part_that_reads_images_has_no_gradient() -> None:
+    folder = os.path.join(REPOSITORY, "golden", "specs")
+    with open(os.path.join(folder, "sft-images.xp"), encoding="utf-8") as handle:
+        found = checked(handle.read().replace("lora(rank=16)\n", ""), folder).spec
+    assert found is not None
+    load = load_of(found)
+    assert load.trained == load.facts.language_params < load.facts.params

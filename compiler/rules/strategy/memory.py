@@ -7,9 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from xpc.compiler.language.setting import Path
-from xpc.compiler.language.strategies import SPREADS
 from xpc.compiler.plan import FITS, GIB, HIGH, NO, TIGHT, verdict
-from xpc.compiler.registry.types import ModelFacts
 from xpc.compiler.rules.core.rule import Finding, rule, with_number
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import NOTE
@@ -19,61 +17,34 @@ if TYPE_CHECKING:
     from xpc.compiler.plan.changes import Change
     from xpc.compiler.plan.memory import Memory
 
-MOMENTS = {"adamw": 2, "adamw_fused": 2, "adamw_torch": 2, "lion": 1}
-"""Maps an optimizer to the number of states that it keeps on the GPU for each parameter. An optimizer that is not
-listed counts as 0, because its states are smaller, or are paged to host memory.
-"""
-OFFLOADS = {"none": 0, "optimizer": 1, "cpu": 2}
 REFERENCES: tuple[Path, ...] = ("method.beta", "method.precompute", "method.reference_free")
 """Settings that decide whether a method keeps a frozen reference model."""
 
 
-def least(spec: Spec, facts: ModelFacts, strategy: str, offload: int) -> float:
-    """A lower bound of the memory, in bytes per process, for weights, gradients and optimizer states. Activations are
-    not counted.
-
-    The bytes per parameter follow Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054, section 3). They are written here as
-    a sum: weights + gradients + optimizer states. In half precision under DeepSpeed, the sum is 2 + 2 + 12. Runs in
-    fp32, runs under FSDP, and runs with autocast keep fp32 weights: 4 + 4 + 8. If the loaded weights are in half
-    precision and no fp32 copy is kept, the sum is 2 + 2 + 4. For a reference model and a teacher, which are frozen,
-    only weights are counted.
+def least(spec: Spec) -> float:
+    """A lower bound of the memory, in bytes per process: weights, gradients and optimizer states, and the weights of
+    frozen models. 0 if it is unknown.
     """
-    stage, world = SPREADS.get(strategy, 0), max(1, spec.hardware.world)
-    spread = spec.integer("strategy.shard") if strategy == "hsdp" and spec.get("strategy.shard") else world
-    half = spec.text("precision") != "fp32"
-    deepspeed = strategy.startswith("zero")
-    # only ZeRO-3 and FSDP offload weights (lower/deepspeed.py)
-    offload = min(offload, 2 if stage == 3 else 1)
-    element = 2 if (half and deepspeed) or spec.get("model.dtype") in ("bf16", "fp16") else 4
-    weights, moments = float(element), MOMENTS.get(spec.text("optimizer"), 0)
-    teacher = 0.0 if spec.teacher is None or spec.teacher.facts is None else float(spec.teacher.facts.params)
-    teacher *= (4 if spec.get("method.teacher_dtype") == "fp32" else 2) / (spread if stage == 3 else 1)
-    if spec.lora or spec.flag("freeze"):
-        bits = spec.bits
-        frozen = bits / 8 if bits else weights
-        return 0.0 if offload == 2 else teacher + facts.params * frozen / (spread if stage == 3 else 1)
-    master = 4 if half and deepspeed else 0
-    gradients = 0.0 if spec.text("optimizer").endswith(("lomo", "layerwise")) else float(element)
-    states = moments * (4 if deepspeed else element) + master
-    if offload == 2:
+    from xpc.compiler.plan.from_spec import load_of
+    from xpc.compiler.plan.load import UnknownMemory
+    from xpc.compiler.plan.states import states
+
+    try:
+        load = load_of(spec)
+    except UnknownMemory:
         return 0.0
-    held = weights / (spread if stage == 3 else 1)
-    if not offload:
-        held += gradients / (spread if stage >= 2 else 1) + states / (spread if stage >= 1 else 1)
-    copies = spec.method.references(spec.get) * element / (spread if stage == 3 else 1)
-    # the vision tower is frozen, so only its weights count
-    frozen = (facts.params - facts.language_params) * weights
-    return teacher + frozen + facts.language_params * (held + copies)
+    held = states(load)
+    return held.weights + held.gradients + held.optimizer + held.master + load.frozen
 
 
 def oversized_states(spec: Spec) -> float:
     """The bytes of the model states in each process, if they need more memory than its GPU has; otherwise 0."""
-    facts, gpu = spec.model.facts, spec.hardware.gpu
-    if facts is None or gpu is None or ("quantization_config" in spec.model.config and not spec.in_mxfp4):
+    gpu = spec.hardware.gpu
+    if gpu is None or any(
+        "master_weights" in one or "optimizer_states" in one for one in spec.extra.get("deepspeed", {})
+    ):
         return 0.0
-    if any("master_weights" in name or "optimizer_states" in name for name in spec.extra.get("deepspeed", {})):
-        return 0.0
-    held = least(spec, facts, spec.text("strategy"), OFFLOADS.get(str(spec.get("strategy.offload")), 0))
+    held = least(spec)
     return held if held > gpu.memory_gib * GIB else 0.0
 
 
@@ -99,7 +70,7 @@ def states_beyond_the_card(spec: Spec) -> Iterator[Finding]:
         spec.location(written, f"{held / GIB:.1f} GiB of states on every process"),
         f"{facts.alias} under {spec.text('strategy')} needs more than the {gpu.memory_gib:g} GiB of {gpu.name}",
         _suggestions(_fitting_changes(spec))
-        or (_other_remedies(spec) if _planned(spec) is not None else _first_that_fits(spec, facts)),
+        or (_other_remedies(spec) if _planned(spec) is not None else _first_that_fits(spec)),
         (spec.model.label, spec.label("hardware", "the GPU") if written == "strategy" else None),
         severity=NOTE if spec.allow_oom else None,
     )
@@ -246,16 +217,15 @@ def _other_remedies(spec: Spec) -> str:
     return f"take more GPUs, GPUs with more memory, {'' if spec.lora else 'adapters, '}shorter rows or a smaller model"
 
 
-def _first_that_fits(spec: Spec, facts: ModelFacts) -> str:
+def _first_that_fits(spec: Spec) -> str:
     """The help text: it proposes the first change of strategy or offload with which the model states fit in the GPU."""
-    from xpc.compiler.plan.changed import legality
+    from xpc.compiler.plan.changed import changed, legality
     from xpc.compiler.plan.changes import forms, tiers
 
     gpu, legal = spec.hardware.gpu, legality(spec)
     assert gpu is not None  # `oversized_states` returns 0 for a run without a GPU
     for tier in tiers(spec):
-        strategy, offload = tier.get("strategy"), OFFLOADS[str(tier.get("strategy.offload", "none"))]
-        held = least(spec, facts, str(strategy), offload)
-        if strategy and "nodes" not in tier and held <= gpu.memory_gib * GIB * 0.9 and legal(tier):
+        fits = "nodes" not in tier and 0 < least(changed(spec, tier)) <= gpu.memory_gib * GIB * 0.9
+        if tier.get("strategy") and fits and legal(tier):
             return f"write `{next(forms(tier))}`"
     return _other_remedies(spec)
