@@ -9,10 +9,12 @@ from xpc.compiler.explain.lookup import setting_rows, source_setting
 from xpc.compiler.language.codes import CODES, explanation
 from xpc.compiler.language.launch_settings import readers
 from xpc.compiler.language.schema import Setting
+from xpc.compiler.pipeline.silence import REVIEWED
 from xpc.compiler.registry import gpu_names
 from xpc.compiler.rules import codes, every, rules
 from xpc.compiler.rules.core.rule import SOURCE
 from xpc.grammar.codes import CODES as SYNTAX
+from xpc.grammar.diagnostic import ERROR
 from xpc.grammar.package_data import read_json
 
 
@@ -52,18 +54,18 @@ def _code(code: str) -> str | None:
     known = codes()
     if code in known:
         rule = next(one for one in rules(known[code][0]) if one.code == code)
-        return f"{code} {rule.slug} ({rule.severity})\n\n{_with_example(rule.text, code)}"
+        return f"{code} {rule.slug} ({rule.severity})\n\n{_with_example(rule.text, code, rule.severity)}"
     if code in CODES:
         slug, severity = CODES[code]
-        return f"{code} {slug} ({severity})\n\n{_with_example(fill(explanation(code), 100), code)}"
+        return f"{code} {slug} ({severity})\n\n{_with_example(fill(explanation(code), 100), code, severity)}"
     if code in SYNTAX:
         return f"{code} {SYNTAX[code].slug} (error)\n\n{fill(explanation(code), 100)}\n"
     return None
 
 
-def _with_example(text: str, code: str) -> str:
+def _with_example(text: str, code: str, severity: str) -> str:
     """Add an example to the text of a code, before the paragraph `Source:`. Add to the end of the text the stacks on
-    which the rule applies, and the proofs of the rule.
+    which the rule applies, the settings that it reads, and the comment that silences it.
     """
     found = read_json(__file__, "evidence.json").get(code, {})
     text, lead, source = text.partition(f"\n\n{SOURCE}")
@@ -72,11 +74,12 @@ def _with_example(text: str, code: str) -> str:
         if name in found:
             out += f"\n{title}:\n{indent(chr(10).join(found[name]) or '(the spec without what follows)', '    ')}\n"
     out += f"{lead[1:]}{source}\n" if lead else ""
-    if "holds" in found:
-        out += f"\nApplies on {', '.join(found['holds'])}. "
-        out += "The cases of this rule. Each says what happens without the rule, or why no proof can show that.\n"
-        out += "".join(f"  {row}\n" for row in found["rows"])
-    return out
+    last = [f"Applies on {', '.join(found['holds'])}."] if "holds" in found else []
+    if reads := codes().get(code, ("", ()))[1]:
+        last.append(fill(f"Reads the settings {', '.join(reads)} (`xpc explain SETTING`).", 100))
+    if severity != ERROR and code in codes() and code not in REVIEWED:
+        last.append(f"A comment at the end of the line silences it: `# xpc: allow {code} REASON`.")
+    return out + "\n" * bool(last) + "".join(f"{line}\n" for line in last)
 
 
 def _of_source(row: Setting) -> str:

@@ -157,13 +157,8 @@ def stated() -> dict[str, list[str]]:
 
 
 def evidence(holds: Mapping[str, list[str]]) -> str:
-    """The text of evidence.json: for each code, its stacks, its rows with their proofs, and its example."""
-    table: dict[str, dict[str, object]] = {}
-    for code, outcomes in by_code().items():
-        table[code] = {
-            "holds": holds.get(code, []),
-            "rows": [f"{outcome.row} ({outcome.name}): {proof_of(outcome, code)}" for outcome in outcomes],
-        }
+    """The text of evidence.json: for each code, its stacks and its example."""
+    table: dict[str, dict[str, object]] = {code: {"holds": holds.get(code, [])} for code in by_code()}
     for code, (rejected, accepted) in examples().items():
         table.setdefault(code, {}).update(rejected=rejected, accepted=accepted)
     return json.dumps(dict(sorted(table.items())), indent=1, ensure_ascii=False) + "\n"

@@ -138,3 +138,16 @@ def test_a_dot_between_backticks_ends_no_sentence():
     assert first_sentence("Digits, `_ - . : /` and `#`. The rest.") == "Digits, `_ - . : /` and `#`."
     assert first_sentence("Write e.g. `a { ... }`. Or not.") == "Write e.g. `a { ... }`."
     assert first_sentence("One sentence") == "One sentence"
+
+
+@pytest.mark.parametrize("code", ["XP301", "XP506", "XP208", "XP890"])
+def test_a_code_ends_with_its_stacks_its_settings_and_how_to_silence_it(code: str) -> None:
+    text = explain(code)
+    assert text is not None
+    assert "proof" not in text
+    assert "tests/" not in text
+    *_, ending = text.split("\n\n")
+    assert ending.startswith("Applies on trl-")
+    assert "Reads the settings " in ending
+    silenced = f"A comment at the end of the line silences it: `# xpc: allow {code} REASON`.\n"
+    assert ending.endswith(silenced) is (code == "XP208"), "only a warning can be silenced"
