@@ -120,6 +120,9 @@ BEGIN = (
 )
 PLAIN = {"allow_oom": False, "format": "full", "deny": None}
 """Default options of `check` and `compile`."""
+ASSUMED = "XP190"
+UNSET = "the spec states no ", "the spec has no "
+"""The beginnings of notes about a value that is assumed. The name of the setting follows, up to a colon or a comma."""
 
 
 def _options(arguments: list[str]) -> Options:
@@ -225,7 +228,8 @@ def _compile(options: Options) -> int:
     workspace = evolve(workspace, memory=user_memory(), allow_oom=workspace.allow_oom or options.allow_oom)
     files, checked = compile_text(data, name, workspace)
     silenced = located_silences(checked.silenced, options.file)
-    found = located([*checked.problems, *_of_preview(checked, workspace)], options.file)
+    problems = [*checked.problems, *_of_preview(checked, workspace)]
+    found = located(_assumed_at_once(problems, options.file) if options.format == "full" else problems, options.file)
     show_rendered(render(found, options.format, color=colored(), silenced=silenced))
     to = sys.stdout if options.format in TEXTS else sys.stderr
     if is_denied(options, checked.problems):
@@ -252,6 +256,19 @@ def _compile(options: Options) -> int:
     for line in _written(checked, out, workspace.root):
         _print_line(line, to)
     return 0
+
+
+def _assumed_at_once(found: list[Diagnostic], path: str) -> list[Diagnostic]:
+    """Join the notes about assumed values to one note that names the settings, because `xpc check` prints each value
+    with its reason.
+    """
+    unset = [one for one in found if one.code == ASSUMED and one.message.startswith(UNSET)]
+    if len(unset) < 2:
+        return found
+    heads = (one.message.partition(":")[0].partition(",")[0].partition(" no ")[2] for one in unset)
+    message = f"the spec states no {', '.join(dict.fromkeys(heads))}"
+    joined = evolve(unset[0], message=message, help=f"`xpc check {path}` prints each value with its reason")
+    return [*(one for one in found if one not in unset), joined]
 
 
 def _written(checked: Checked, out: str, root: str) -> Iterator[str]:

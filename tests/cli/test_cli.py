@@ -228,6 +228,17 @@ def test_compile_prints_the_command_that_launches(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+def test_compile_names_the_assumed_settings_in_one_note_and_check_explains_each(tmp_path):
+    root = put(tmp_path, {"a.xp": "xpc 1\ntrain qwen2.5-3b on infinity-instruct\n"})
+    each = json.loads(text(xpc("check", "a.xp", "--format", "json", cwd=root)))
+    shown = text(xpc("compile", "a.xp", cwd=root))
+    assert text(xpc("check", "a.xp", cwd=root)).count("XP190") == len(each) == 10
+    assert shown.count("XP190") == 1
+    assert "the spec states no hardware, strategy, precision, checkpointing, longest sequence, global batch, " in shown
+    assert "help: `xpc check a.xp` prints each value with its reason" in shown
+    assert json.loads(text(xpc("compile", "a.xp", "--force", "--format", "json", cwd=root))) == each
+
+
 def test_compile_of_a_wrong_spec_writes_nothing(tmp_path):
     root = put(tmp_path, {"a.xp": WRONG})
     assert xpc("compile", "a.xp", "-o", "b", cwd=root).returncode == 1
