@@ -160,7 +160,9 @@ def _utilisation(run: RunRecord | None, one: BundleRecord | None) -> Row:
         return evolve(row, actual=share(part))
     if speed is not None:
         row = evolve(
-            row, actual=f"{speed / 1e12:.3g} TFLOP/s of a process", why="the peak TFLOP/s of this device are not known"
+            row,
+            actual=f"{speed / 1e12:.3g} TFLOP/s of a process",
+            why="the peak of this device in TFLOP/s is not known",
         )
     elif run.tokens is None:
         row = evolve(row, actual="unknown", why="this trainer counts no tokens")

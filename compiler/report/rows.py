@@ -134,6 +134,8 @@ def _settings(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
         if path.startswith("launch.") and spec.text("launch") not in readers(setting):
             continue  # skip a setting of another engine, which the spec inherited from a spec that it extends
         shown = with_original_names(show(setting, value.value), one.copies_of)
+        if path == "eval.data":  # its value is the names of the evaluation sets, which xpc may have chosen
+            shown = ", ".join(source.name for each in spec.evaluated for source in each.sources)
         text, written = cut(shown, quoted=False), value.origin.kind in (SPEC, BASE)
         row = Row("Settings", path, text if written else "", text, why="" if written else value.origin.name)
         # a setting without trainer arguments cannot be compared, so assume that the run used the value in its bundle

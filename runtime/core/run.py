@@ -120,8 +120,8 @@ def _prepared_rows(bundle: Bundle) -> AbstractContextManager[None]:
 def _stopped(bundle: Bundle, trainer: Trainer) -> int:
     """End a run that was asked to stop. Every process has already written its part of the checkpoint."""
     resumes = bundle.run["resume"] == "auto"
-    then = "the same command resumes from it" if resumes else "this bundle does not resume (`resume = never`)"
-    say(f"stopped as asked: checkpoint-{trainer.state.global_step} is complete; {then}")
+    then = "" if resumes else "; this bundle does not resume (`resume = never`)"
+    say(f"stopped: checkpoint-{trainer.state.global_step} is complete{then}")
     _leave(bundle, trainer, stopped=True)
     return signals.REQUEUE if resumes else 1
 

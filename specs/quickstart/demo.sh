@@ -31,8 +31,8 @@ say "what it learned"
 say "next"
 cat <<EOF
   look at the picture    $out/out/quickstart/picture.svg
-  break the spec         write \`hardware 2 x v100-32gb\` and \`precision bf16\` into a copy of specs/quickstart.xp, and
-                         see what \`xpc check\` prints
+  break the spec         in specs/, copy quickstart.xp, replace the line \`hardware 2 x cpu\` of the copy by the lines
+                         \`hardware 2 x v100-32gb\` and \`precision bf16\`, and see what \`xpc check\` prints
   stop and go on         type this, press Ctrl-C after some steps, and type the second line again:
                          cd $out && rm -r out; export PYTHON=$bin/python XPC_DATA_ROOT=$specs
                          quickstart.bundle/launch.sh

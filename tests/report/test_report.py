@@ -422,3 +422,10 @@ def test_the_text_of_several_runs_has_aligned_curves_and_only_rows_that_differ(l
     assert re.search(r"^  steps +.* differs: the run ended before its last step$", own, re.M)
     assert "optimizer.lr" not in own
     assert "To see all values of a run, report one folder" in own
+
+
+def test_evaluation_rows_are_named_by_their_files(location: Path) -> None:
+    turns = [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]
+    put(location, {f"{name}.jsonl": lines([{"messages": turns}]) for name in ("held", "other")})
+    compiled(location, "evaluated", SPEC + 'eval(data=["held.jsonl", "other.jsonl"], every=5)\n')
+    assert rows("evaluated.bundle")["eval.data"]["planned"] == "held.jsonl, other.jsonl"
