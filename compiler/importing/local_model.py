@@ -81,11 +81,12 @@ def _alias(folder: str) -> str | None:
 
 def model_called(name: str) -> str | None:
     """The registered model with the longest name that occurs in `name`: `qwen3-8b` for `Qwen3-8B-sft`; None if no name
-    occurs.
+    occurs. The name may lack `instruct`, because a base model has the architecture of its instruct model.
     """
     words = re.findall("[a-z]+|[0-9]+", name.lower())
     runs = {"".join(words[i:j]) for i in range(len(words)) for j in range(i + 1, len(words) + 1)}
     spelled = {"".join(re.findall("[a-z0-9]+", one)): one for one in registry.model_names()}
+    spelled = {one.removesuffix("instruct"): name for one, name in spelled.items()} | spelled
     return spelled.get(max(runs & spelled.keys(), key=len, default=""))
 
 

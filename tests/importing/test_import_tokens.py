@@ -17,6 +17,7 @@ DIFFERENT = {
         "alpaca, an answer that begins with the end of a line": "datasets.type",
         "completion of a longer text": "sequence_len",
         "dpo chat_template.default (llama3)": "datasets.type",
+        "dpo chatml.intel after a first token": "datasets.type",
         "drop_system_message": "drop_system_message",
         "orpo": "datasets.type",
         "reward": "datasets.system",

@@ -285,9 +285,9 @@ def test_a_small_number_is_written_as_one_writes_it() -> None:
 @pytest.mark.parametrize(
     ("folder", "family"),
     [("/data/models/Qwen1.5-0.5B", "qwen2"), ("models/deepseek-coder-6.7b-base/pt", "llama"),
-     ("/m/deepseek-llm-7b-chat", "llama")],
+     ("/m/deepseek-llm-7b-chat", "llama"), ("weight/granite-3.3-8b", "granite")],
 )  # fmt: skip
-def test_the_first_models_of_qwen_and_deepseek_are_known(folder: str, family: str) -> None:
+def test_the_name_of_a_folder_gives_the_family(folder: str, family: str) -> None:
     found = imported(FACTORY.replace("Qwen/Qwen2.5-7B-Instruct", folder), *HARDWARE)
     assert not found.errors
     assert json.loads(found.draft.files["recipe.config.json"])["model_type"] == family

@@ -5,6 +5,7 @@ from __future__ import annotations
 from xpc.compiler import registry
 from xpc.compiler.importing.axolotl import templates as axolotl_templates
 from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.families import kind_of
 from xpc.compiler.importing.overrides import Overrides
 from xpc.compiler.importing.template_arguments import put_template, template_arguments
 from xpc.compiler.importing.text.entries import Entries, Entry, boolean, text, words
@@ -16,6 +17,7 @@ from xpc.compiler.rules.core.replaced_templates import trainable_model
 from xpc.grammar.record import record
 
 ROLES = {"human": "user", "gpt": "assistant"}
+BOS = "bos_token"
 EVERYONE = ("system", "user", "assistant", "tool")
 
 
@@ -82,7 +84,7 @@ def template(draft: Draft, named: Entries, overrides: Overrides, marks: TrainedT
     usual = word.removeprefix("tokenizer_default_fallback_")
     body_of = None if fallback and known is None else axolotl_templates.axolotl_template(
         usual, marks.roles if more else axolotl_templates.ASSISTANT, more and marks.every_end,
-        stripped=draft.method in ("dpo", "kto"),
+        stripped=draft.method in ("dpo", "cpo", "kto"),
     )  # fmt: skip
     _system(draft, named.get("default_system_message"))
     given = not word or word in ("tokenizer_default", "jinja") or own
@@ -102,7 +104,7 @@ def template(draft: Draft, named: Entries, overrides: Overrides, marks: TrainedT
     elif body_of is not None:
         put_template(draft, body_of, entry)
         _end(draft, named, usual, known)
-        _repeated_tokens(draft, named, usual)
+        _repeated_tokens(draft, named, usual, body_of)
         return more
     elif more and axolotl_templates.end_of(usual) is not None and marks.entry is not named.get("train_on_inputs"):
         pass  # no message here: `_report_turns` reports below that this template cannot mark the turns
@@ -227,27 +229,35 @@ def _tokenizers_own(draft: Draft, named: Entries, own: bool, renders: bool, know
         )
 
 
-def _repeated_tokens(draft: Draft, named: Entries, name: str) -> None:
+def _repeated_tokens(draft: Draft, named: Entries, name: str, body: str) -> None:
     """Report that axolotl writes a token of a preference pair twice, and a run of the spec once: in DPO the bos token
-    before the question, in ORPO the end token after the answer.
+    before the question, in ORPO the end token after the answer. `body` is the chat template called `name`.
     """
-    one = axolotl_templates.TURNS.get(name)
     kinds = [part.mapping.get("type") for part in named["datasets"].items] if "datasets" in named else []
     written = [kind for kind in kinds if kind is not None and str(kind.value).startswith("chat_template")]
-    if one is None or not written:
-        return
-    if draft.method == "dpo" and one.first:
+    if written and draft.method == "dpo" and BOS in body:
         draft.differs(
             "datasets.type",
             "axolotl writes the tokenizer's bos token twice before a question; a run of the spec writes it once",
             written[0],
         )
-    if draft.method == "orpo" and one.after:
+    elif written:
+        bos_token(draft, body, written[0])
+    if written and draft.method == "orpo" and name != "llama3":
         draft.differs(
             "datasets.type",
             "axolotl trains on two end tokens after each answer, with a newline between them; the spec trains on one",
             written[0],
         )
+
+
+def bos_token(draft: Draft, body: str, location: Entry) -> None:
+    """Report that the chat template `body` writes no bos token. In DPO and KTO, axolotl's trainers tokenize the
+    rendered question as a text, and most tokenizers, except Qwen's, put a bos token before a text.
+    """
+    if draft.method in ("dpo", "kto") and BOS not in body and not str(kind_of(draft)).startswith("qwen"):
+        why = "if the tokenizer adds a bos token to texts, axolotl writes it before a question; the spec writes none"
+        draft.differs("datasets.type", why, location)
 
 
 def _end(draft: Draft, named: Entries, name: str, known: ModelFacts | None) -> None:

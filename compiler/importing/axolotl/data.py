@@ -277,6 +277,7 @@ def _chat_template(draft: Draft, word: str, location: Entry, texts: bool) -> Non
         if texts:
             draft.put("data.chat", True, location)
         put_template(draft, body, location)
+        axolotl_chat.bos_token(draft, body, location)
         draft.differs("datasets.system", SYSTEM, location)
 
 

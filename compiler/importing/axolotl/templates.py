@@ -50,6 +50,8 @@ BUILT_IN = {
 """Maps axolotl's name of a template to xpc's template of the same text and its end-of-turn token."""
 ASSISTANT = ("assistant",)
 BETWEEN = " if not loop.last or add_generation_prompt"
+CLOSED = '{{{{- eos_token if loop.last and not add_generation_prompt and eos_token != "{}" -}}}}'
+"""TRL ends the text of an answer with the eos token if it does not end with it."""
 
 
 def end_of(name: str) -> str | None:
@@ -64,9 +66,9 @@ def axolotl_template(
 ) -> str | None:
     """The template that axolotl calls `name`, with `{% generation %}` marks around the turns of `roles`.
 
-    With `every_end`, the end-of-turn tokens of all other turns are marked, too. With `stripped`, nothing follows the
-    end-of-turn token of the last answer, because axolotl strips the answers of preference pairs. Returns None for an
-    unknown name, or a template that cannot be marked like this.
+    With `every_end`, the end-of-turn tokens of all other turns are marked, too. With `stripped`, only the eos token
+    follows the end-of-turn token of the last answer, because axolotl strips the answers of preference pairs. Returns
+    None for an unknown name, or a template that cannot be marked like this.
     """
     if name in TURNS:
         return _turns(TURNS[name], roles, every_end, stripped)
@@ -82,6 +84,7 @@ def _turns(turns: Turns, roles: Sequence[str], every_end: bool, stripped: bool) 
     other = text + (_marked(end) if every_end else end)
     begun = f"{{{{- {turns.first} if loop.first -}}}}\n  " if turns.first else ""
     after = f'\n  {{{{- "{turns.after}"{BETWEEN if stripped else ""} -}}}}' if turns.after else ""
+    after += f"\n  {CLOSED.format(turns.end)}" if stripped else ""
     return f"""\
 {{%- for message in messages -%}}
   {begun}{{{{- {turns.head} -}}}}
@@ -122,5 +125,7 @@ def answers_alone(text: str, end: str, stripped: bool) -> str:
         '        {{- (thought if thoughts.strip("\\n") else "") + content.lstrip("\\n") -}}\n',
     )
     ending = re.compile(re.escape(end) + r'(\\n)" -\}\}\s*\{%- endgeneration -%\}')
-    between = BETWEEN if stripped else ""
-    return ending.sub(lambda found: f'{end}" -}}}}{{%- endgeneration -%}}{{{{- "{found[1]}"{between} -}}}}', text)
+    between, closed = (BETWEEN, CLOSED.format(end)) if stripped else ("", "")
+    return ending.sub(
+        lambda found: f'{end}" -}}}}{{%- endgeneration -%}}{{{{- "{found[1]}"{between} -}}}}{closed}', text
+    )

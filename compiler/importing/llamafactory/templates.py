@@ -58,8 +58,8 @@ def llamafactory_template(name: str, thinking: bool, last: bool) -> str | None:
     string after it, because LLaMA-Factory trains on both. None for an unknown name.
 
     `thinking` is the value of `enable_thinking`. If true, an answer without a thought gets an empty thought, which is
-    trained on; if false, thoughts are removed. `last` is the value of `mask_history`. If true, only the last answer is
-    marked, and earlier answers have no thoughts.
+    trained on; if false, thoughts are removed. With `last`, only the last answer is marked, and earlier answers have no
+    thoughts, as with `mask_history` and in preference pairs.
     """
     one = templates().get(name)
     if one is None:
@@ -125,7 +125,8 @@ def template(draft: Draft, named: Entries, stage: str) -> None:
     think = thinking is None or boolean(thinking) is not False
     only = named.get("mask_history")
     last = only is not None and boolean(only) is True and draft.method == "sft" and stage != "pt"
-    body = llamafactory_template(word, think, last)
+    drops = (last or draft.method != "sft") and word in templates() and bool(templates()[word].thought)
+    body = llamafactory_template(word, think, last or drops)
     if only is not None:
         _report_last_answer(draft, only, last, word, body)
     if stage == "pt":
@@ -139,8 +140,8 @@ def template(draft: Draft, named: Entries, stage: str) -> None:
             )
     elif body is not None and entry is not None:
         put_template(draft, body, entry)
-        if not think or (last and templates()[word].thought):
-            draft.put("data.omit", ("reasoning",), only if think else thinking)
+        if not think or drops:
+            draft.put("data.omit", ("reasoning",), thinking if not think else only if last else entry)
         if templates()[word].closes:
             draft.differs(
                 "template",

@@ -53,7 +53,8 @@ CACHE = {"model": "models--", "dataset": "datasets--"}
 """Prefixes of folder names in the hub's cache: `models--org--name` is the folder of the model `org/name`."""
 FOLDERS = (
     "checkpoint", "checkpoints", "ckpt", "ckpts", "output", "outputs", "out", "result", "results", "run", "runs",
-    "model", "models", "saved_models", "data", "dataset", "datasets", "artifacts", "adapters", "weights", "saves",
+    "model", "models", "saved_models", "data", "dataset", "datasets", "artifacts", "adapters", "saves",
+    "weight", "weights",
 )  # fmt: skip
 """Folders in which training scripts store models and rows. A name that begins with one is a path: `checkpoints/sft` is
 not a hub model of the owner `checkpoints`.

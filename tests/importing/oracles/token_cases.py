@@ -115,6 +115,7 @@ PAIRS = [
     },
 ]
 PAIRS_OF_TURNS = [{"chosen": talk("Name the toy.", "A car."), "rejected": talk("Name the toy.", "A box.")}]
+SHORT = {"messages": talk("Name it."), "chosen": talk("", "A car.")[1], "rejected": talk("", "A box.")[1]}
 JUDGED = [
     {"prompt": "Name the toy.", "completion": "A car.", "label": True, "instruction": "Name the toy."},
     {"prompt": "Name the toy.", "completion": "A box.", "label": False, "instruction": "Name the toy."},
@@ -223,11 +224,18 @@ AXOLOTL_ANSWERS = [
           ("llama3.prompt_pairs", PAIRS, "llama3", {}),
           ("chatml.argilla_chat", PAIRS_OF_TURNS, "chatml", {}),
           ("chat_template.argilla_chat", PAIRS_OF_TURNS, "chatml", TEMPLATE),
-          ("chat_template.default", [{"messages": talk("Name it."), "chosen": talk("", "A car.")[1],
-                                      "rejected": talk("", "A box.")[1]}], "chatml", TEMPLATE),
-          ("chat_template.default", [{"messages": talk("Name it."), "chosen": talk("", "A car.")[1],
-                                      "rejected": talk("", "A box.")[1]}], "llama3", {"chat_template": "llama3"}),
+          ("chat_template.default", [SHORT], "chatml", TEMPLATE),
+          ("chat_template.default", [SHORT], "llama3", {"chat_template": "llama3"}),
       )),
+    Case("dpo chatml.intel over a base model's end", PAIRS, "chatml-base", {"rl": "dpo"},
+         {**FILE, "type": "chatml.intel"}),
+    Case("dpo chatml.intel after a first token", PAIRS, "plain", {"rl": "dpo"}, {**FILE, "type": "chatml.intel"}),
+    Case("dpo qwen_25 over a base model's end", [SHORT], "chatml-base", {"chat_template": "qwen_25", "rl": "dpo"},
+         {**FILE, "type": "chat_template.default"}),
+    Case("simpo chat_template.default", [SHORT], "chatml", {**TEMPLATE, "rl": "simpo"},
+         {**FILE, "type": "chat_template.default"}),
+    Case("kto chatml.argilla over a base model's end", JUDGED, "chatml-base", OF_KTO,
+         {**FILE, "type": "chatml.argilla"}),
     Case("dpo passthrough of texts", [{key: PAIRS[0][key] for key in ("prompt", "chosen", "rejected")}], "plain",
          {"rl": "dpo"}, {**FILE, "type": "passthrough"}),
     Case("dpo with columns of its own", PAIRS, "plain", {"rl": "dpo"},
@@ -308,6 +316,11 @@ LLAMAFACTORY_ANSWERS = [
         stage=stage, template=template)
       for stage, template, family in (("dpo", "qwen", "chatml"), ("dpo", "llama3", "llama3"), ("rm", "qwen", "chatml"),
                                       ("dpo", "default", "plain"))),
+    factory("pairs after earlier turns, dpo by qwen3", [
+        {"conversations": talk("Hi", "Ho", "He?", who=("from", "value"), names=("human", "gpt")),
+         "chosen": {"from": "gpt", "value": "A car."}, "rejected": {"from": "gpt", "value": "A box."}}], about={
+        "formatting": "sharegpt", "ranking": True, "columns": {"messages": "conversations", "chosen": "chosen",
+                                                              "rejected": "rejected"}}, stage="dpo", template="qwen3"),
     factory("judged answers", JUDGED, about={"columns": {
         "prompt": "prompt", "response": "completion", "kto_tag": "label"}}, stage="kto",
             per_device_train_batch_size=2),
