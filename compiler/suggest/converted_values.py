@@ -219,8 +219,11 @@ def _seconds(count: int) -> str | None:
     return None
 
 
+EVERY_LINEAR = "all all-linear linear all-linear-layers all-layers every everything true yes".split()
+
+
 def _targets(text: str) -> str | None:
-    if text.lower().replace("_", "-") in ("all", "all-linear", "linear", "all-linear-layers", "true", "yes"):
+    if text.lower().replace("_", "-") in EVERY_LINEAR:
         return "all-linear"
     if typo_of(text, ("all-linear",)) is not None:
         return "all-linear"

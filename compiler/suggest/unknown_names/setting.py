@@ -45,7 +45,7 @@ def _of_setting(case: Guessed) -> Suggestion:
     """The suggestion for a guessed setting. The functions in `others` may replace the guess by a setting that fits the
     value better. Then the functions in `steps` are called one after another until one returns a suggestion.
     """
-    others = (_named_repository, _hub_switch, _four_bits, _saved_adapter, _share_of_rows, _split, _length_in_tokens)
+    others = (_named_repository, _hub_switch, _four_bits, _saved_adapter, _share_of_rows, _split, _by_the_value)
     for other in others:
         case = evolve(case, guess=other(case) or case.guess)
     steps = (
@@ -180,10 +180,16 @@ def _split(case: Guessed) -> Meaning | None:
     return Meaning("eval.split", own=True) if named else None
 
 
-def _length_in_tokens(case: Guessed) -> Meaning | None:
-    """The setting for a number that is written where the name of a column belongs: `ctx = 4096` means `seq`."""
-    length = case.row.path == "data.context" and isinstance(case.node, Number)
-    return Meaning("batch.seq", own=True) if length else None
+def _by_the_value(case: Guessed) -> Meaning | None:
+    """The setting for a value that is no column, or only a column: `ctx = 4096` means `seq`, `prompt_text = "Q: {{ q
+    }}"` a template, and `system_from = persona` the column of the system prompt.
+    """
+    if case.row.path == "data.context" and isinstance(case.node, Number):
+        return Meaning("batch.seq", own=True)
+    if case.row.path in ("data.prompt", "data.format") and "{{" in case.typed:
+        return Meaning("data.prompt_template", own=True)
+    column = case.row.path == "data.system" and isinstance(case.node, Ref) and case.node.is_name
+    return Meaning("data.system_column", own=True) if column else None
 
 
 def _loss_of_a_method(case: Guessed) -> Suggestion | None:
