@@ -23,7 +23,6 @@ from .features.messages.unread_columns import UnreadColumns
 from .features.method.answer_ends import AnswerEnds
 from .features.method.assistant_masks import AssistantMasks
 from .features.method.checkpointing_warning import CheckpointingWarning
-from .features.method.flattened import Flattened, FlattenedTrainer
 from .features.method.generation_prompt import GenerationPrompt
 from .features.method.image_pairs import ImagePairs
 from .features.method.kto import KtoRows
@@ -159,7 +158,6 @@ FEATURES: tuple[Feature, ...] = (
     PairCounts(),
     OrpoCounts(),
     MixedShapes(),
-    Flattened(),
     Chunks(),
     Packing(),
     LossMask(),
@@ -192,7 +190,6 @@ def trainer_class() -> type[FaultTolerant]:
     from .features.evaluation.named_log import NamedLog
 
     class Trainer(
-        FlattenedTrainer,
         MixedShapesTrainer,
         ChunkedTrainer,
         AdapterTrainer,

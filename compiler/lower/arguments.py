@@ -105,13 +105,14 @@ def _length(spec: Spec) -> dict[str, Json]:
 
 def _batch(spec: Spec) -> dict[str, Json]:
     packing = spec.flag("batch.packing")
+    uncut = spec.flag("batch.padding_free") and not packing and spec.stack.facts.padding_free_needs_no_max_length
     out: dict[str, Json] = {
         "per_device_train_batch_size": spec.integer("batch.micro"),
         "per_device_eval_batch_size": spec.integer("eval.micro"),
         "gradient_accumulation_steps": spec.integer("batch.accum"),
         # Truncation could cut off image tokens. Therefore the trainer does not truncate rows with images; the runtime
-        # checks the lengths of these rows instead. The runtime also truncates flattened rows.
-        spec.stack.arguments["seq"]: None if spec.reads_images or _flattened(spec) else spec.integer("batch.seq"),
+        # checks the lengths of these rows instead.
+        spec.stack.arguments["seq"]: None if uncut or spec.reads_images else spec.integer("batch.seq"),
         "packing": packing,
         "eval_packing": spec.flag("batch.packing.eval"),
         "padding_free": spec.flag("batch.padding_free"),
@@ -124,10 +125,6 @@ def _batch(spec: Spec) -> dict[str, Json]:
     if mean is not None:
         out["average_tokens_across_devices"] = mean == "global_tokens" and spec.hardware.world > 1
     return out
-
-
-def _flattened(spec: Spec) -> bool:
-    return spec.text("method") == "sft" and spec.flag("batch.padding_free") and not spec.flag("batch.packing")
 
 
 def _precision(spec: Spec) -> dict[str, Json]:

@@ -102,7 +102,10 @@ def _excluded(spec: Spec) -> tuple[str, ...]:
     """The settings that the written spec does not repeat. These are the settings of the `train` line, and a `batch.seq`
     without effect, which a rule would refuse.
     """
-    return (*STRUCTURAL, "batch.seq") if spec.online else STRUCTURAL
+    if spec.online:
+        return (*STRUCTURAL, "batch.seq")
+    uncut = spec.flag("batch.padding_free") and not spec.flag("batch.packing") and not spec.written("batch.seq")
+    return (*STRUCTURAL, "batch.seq") if uncut else STRUCTURAL
 
 
 def _extra(table: Mapping[str, Value]) -> list[str]:

@@ -267,9 +267,12 @@ class Derivation(OpenSpec):
             self.default("batch.packing.isolate", "flash", "the attention kernel keeps documents apart")
 
     def _length(self) -> None:
-        """Add a note on the assumed sequence length, and on what happens to longer rows."""
+        """Add a note on the assumed sequence length, and on what happens to longer rows. If the target does not
+        truncate rows, no note is added.
+        """
         packed = self.flag("batch.packing")
-        if not self.assumed:
+        uncut = self.stack.facts.padding_free_needs_no_max_length and self.flag("batch.padding_free")
+        if not self.assumed or (uncut and not packed):
             return
         seq, cut = self.get("batch.seq"), self.method.cuts_rows
         if self.model.model_type in IMAGE_FAMILIES:

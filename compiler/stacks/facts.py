@@ -119,6 +119,10 @@ class Facts:
     """
     isolate_mask: bool
     """Whether attention masks read position ids, so that every kind of attention keeps packed documents apart."""
+    padding_free_needs_no_max_length: bool
+    """Whether `padding_free` without packing needs `max_length = null`. If so, TRL raises ValueError for any other
+    value.
+    """
     dpo_padding_free: bool
     """Whether dpo can flatten rows (`padding_free`). If it cannot, its trainer warns and pads the rows."""
     liger: Literal["argument", "runtime"]

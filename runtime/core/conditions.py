@@ -28,8 +28,8 @@ DECISIVE: dict[str, tuple[str, ...]] = {
     "arguments": (
         "assistant_only_loss", "bf16", "chat_template_path", "eos_token", "eval_on_start", "eval_strategy",
         "gradient_accumulation_steps", "log_completions", "lr_scheduler_kwargs", "max_prompt_length", "num_iterations",
-        "optim", "optim_target_modules", "packing", "pad_token", "padding_free", "push_to_hub", "report_to",
-        "save_total_limit", "steps_per_generation", "sync_ref_model", "use_vllm",
+        "optim", "optim_target_modules", "packing", "pad_token", "push_to_hub", "report_to", "save_total_limit",
+        "steps_per_generation", "sync_ref_model", "use_vllm",
     ),
     "run": (
         "context_parallel", "deepspeed_optimizer", "device", "distributed_type", "division", "fp8", "full_state", "gpu",
@@ -166,7 +166,6 @@ def _of_rows(plan: "Payload") -> dict[str, object]:
         "chat": data["system"] or data.get("system_column") or shapes & {"messages", "text"},
         "chat_template": tokens["chat_template"] or arguments.get("chat_template_path") or plan["model"]["path"],
         "chunks": data.get("long") == "chunk",
-        "flattened": arguments.get("padding_free") and not arguments.get("packing") and plan["method"]["name"] == "sft",
         "image_pairs": "image_preference" in shapes,
         "images": "images" in shapes,
         "lengths": any(lengths) or arguments.get("max_prompt_length"),

@@ -58,8 +58,11 @@ def spec(
 
 
 def _with_length(batch: str, more: tuple[str, ...]) -> str:
-    """Add `seq=1024` to the batch line, unless the line already has `seq`, or the method has no `seq`."""
-    if any(map(LENGTH.search, (batch, *more))):
+    """Add `seq=1024` to the batch line, unless the line already has `seq`, the method has no `seq`, or rows are not
+    truncated.
+    """
+    uncut = "padding_free" in batch and not re.search(r"\bpacking\b(?!\.)", batch)
+    if uncut or any(map(LENGTH.search, (batch, *more))):
         return batch
     head, mark, comment = batch.partition("#")
     return f"{head.rstrip()} seq=1024" + (f"  {mark}{comment}" if mark else "")

@@ -249,7 +249,9 @@ def _sizes(draft: _Draft) -> None:
     draft.put("batch.micro", micro)
     draft.put("batch.gbs", micro * accum * world)
     if spec.get("batch.seq") is not None and not spec.online:
-        draft.put("batch.seq", min(MOST_SEQ, spec.integer("batch.seq")), "rows of a rehearsal are short")
+        uncut = spec.flag("batch.padding_free") and not spec.flag("batch.packing") and not spec.written("batch.seq")
+        if not uncut:
+            draft.put("batch.seq", min(MOST_SEQ, spec.integer("batch.seq")), "rows of a rehearsal are short")
     if spec.get("batch.packing.isolate") == "flash":
         draft.put("batch.packing", True)
         draft.put("batch.packing.isolate", "mask", NO_GPU)

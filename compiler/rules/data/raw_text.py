@@ -14,7 +14,8 @@ WHEN = raw_text
 
 @rule("XP543", "no-such-text")
 def no_such_text(spec: Spec) -> Iterator[Finding]:
-    """`documents`, which divides .txt files into rows, needs a .txt file, and `long` needs rows of plain text.
+    """`documents`, which divides .txt files into rows, needs a .txt file, and `long` needs rows of plain text. `long =
+    chunk` splits long rows at `seq`, so the spec must have a `seq`.
 
     Why it is bad: `documents` has no effect on files other than .txt, and `long` has no effect on conversations.
 
@@ -34,6 +35,14 @@ def no_such_text(spec: Spec) -> Iterator[Finding]:
             spec.location("data.long", "no source has plain text"),
             "`long` has no effect: it is for rows of plain text",
             write("max_tokens = 4096", " to drop rows that are longer, or leave `long` out"),
+        )
+    uncut = spec.flag("batch.padding_free") and not spec.flag("batch.packing") and not spec.written("batch.seq")
+    if spec.get("data.long") == "chunk" and uncut:
+        yield Finding(
+            spec.location("data.long", "splits at `seq`"),
+            "`long = chunk` needs a length: without `seq`, flattened rows have any length",
+            "write `batch(seq=2048)`, or leave `long` out",
+            (spec.label("batch.padding_free", "rows of any length"),),
         )
 
 

@@ -250,6 +250,27 @@ def evaluation_packed_alone(spec: Spec) -> Iterator[Finding]:
         )
 
 
+@rule("XP317", "padding-free-with-a-length")
+def padding_free_with_length(spec: Spec) -> Iterator[Finding]:
+    """On trl-1.16, a spec with `padding_free` and without packing cannot state `seq`.
+
+    Why it is bad: a run that flattens rows does not cut them, so `seq` has no effect.
+
+    Without this rule: ValueError after the model is loaded.
+
+    Source: trl 1.16 `sft_trainer.py`; confirmed by running it.
+    """
+    if not spec.flag("batch.padding_free") or spec.flag("batch.packing") or spec.get("method") != "sft":
+        return
+    if spec.stack.facts.padding_free_needs_no_max_length and spec.written("batch.seq"):
+        yield Finding(
+            spec.location("batch.seq", "not enforced"),
+            "`padding_free` does not cut rows at `seq`",
+            "leave `seq` out, or pack the rows",
+            (spec.label("batch.padding_free", "padding_free"),),
+        )
+
+
 @rule("XP318", "padding-free-without-flash")
 def padding_free_without_flash(spec: Spec) -> Iterator[Finding]:
     """`padding_free` needs flash attention, or a mask that is known to keep the joined rows apart.

@@ -86,7 +86,7 @@ def effective(arguments: dict[str, Any]) -> dict[str, Any]:
     if out["max_steps"] > 0:
         del out["num_train_epochs"]
     if out.get("padding_free") and not out.get("packing"):
-        out.pop("max_length", None)  # TRL 1 refuses the argument; a bundle's runtime cuts the rows
+        out.pop("max_length", None)  # TRL 1 refuses the argument, and older versions ignore it
     warm = {key: out.get(key) for key in ("warmup_steps", "warmup_ratio")}
     if out["lr_scheduler_type"] == "constant_with_warmup" and not any(warm.values()):
         out["lr_scheduler_type"] = "constant"

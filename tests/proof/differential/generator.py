@@ -292,6 +292,8 @@ class Draft:
             return self.shape == "prompt_completion"
         if row.path in ("memory.liger", "memory.offload_activations", "method.vllm", "lora.bits"):
             return self.gpu is not None
+        if row.path == "batch.padding_free":
+            return not any(one.startswith("seq") for one in self.inside["batch"])
         if row.path == "data.long":
             return self.shape == "text"
         if row.path.endswith("_roles"):

@@ -138,6 +138,7 @@ PACKING: tuple[Proof, ...] = (
     Proof("A06", "XP312", case="XP312-flattened", at="init", warns="padding_free=True.*'wrapped' packing strategy"),
     Proof("A07", "XP120", case="XP120-use-cache", at="load", measure="packing.cached", arguments={"use_cache": True},
           onto="legal", expect=lambda seen: seen["later"] > 1e-2),
+    Proof("A10", "XP317", at="init", raises="ValueError", match="max_length", arguments={"max_length": 512}),
     Proof("A11", "XP321", at="init", warns="per_device_train_batch_size of 1", keep=("per_device_train_batch_size",)),
     Proof("A15", "XP126", case="XP126-packing", onto="legal", arguments={"packing": True}, raises="TypeError",
           match="packing"),

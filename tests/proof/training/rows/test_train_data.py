@@ -14,7 +14,7 @@ from method_runs import Warm
 from tiers import FIRST_AND_LAST
 from tiny_runs import lines, spec
 
-from xpc.compiler.stacks import DEFAULT, STACKS, load
+from xpc.compiler.stacks import DEFAULT, load
 
 pytestmark = pytest.mark.slow
 
@@ -48,24 +48,6 @@ def ended(warm: Warm, text: str, name: str, cwd: str, *words: str) -> tuple[int,
     """Run `launch.sh`; return its exit status, and everything that it prints."""
     run = warm.launch(warm.compiled(text, name), cwd, *words)
     return run.done.returncode, run.done.stdout + run.done.stderr
-
-
-@pytest.mark.parametrize("target", [one for one in STACKS if load(one).facts.isolate_mask])
-def test_flattened_rows_are_truncated_and_learned_as_padded_rows(warm: Warm, tmp_path: Path, target: str) -> None:
-    """The losses are those of padded rows, also in an evaluation of packed rows. The default stack trains the padded
-    rows, because older stacks divide the loss of padded rows by one more token per row (`loss_over_all_tokens`).
-    """
-    losses = []
-    for stack, more in ((DEFAULT, ""), (target, " padding_free"), (target, " padding_free packing.eval=true")):
-        sizes, name = f"gbs=8 micro=2 seq=16{more}", f"{len(losses)}"
-        (tmp_path / name).mkdir()
-        text = spec('eval(every=2, data="messages.jsonl")', length="4 steps", target=stack, sizes=sizes)
-        run = warm.train(text, f"flattened-{target}-{name}", stack, str(tmp_path / name))
-        assert run.summary["data"]["cut_rows"] == 64
-        losses.append((run.values("loss"), run.values("eval_loss")))
-    for found in losses[1:]:
-        assert found[0] == pytest.approx(losses[0][0], abs=2e-4)
-        assert found[1] == pytest.approx(losses[0][1], abs=2e-2)
 
 
 @pytest.mark.parametrize("target", TARGETS)
