@@ -267,14 +267,19 @@ class Derivation(OpenSpec):
             self.default("batch.packing.isolate", "flash", "the attention kernel keeps documents apart")
 
     def _length(self) -> None:
-        """Add a note on the assumed sequence length, and on what happens to longer rows. If the target does not
-        truncate rows, no note is added.
-        """
-        packed = self.flag("batch.packing")
-        uncut = self.stack.facts.padding_free_needs_no_max_length and self.flag("batch.padding_free")
-        if not self.assumed or (uncut and not packed):
+        """Add a note on the assumed sequence length, and on what happens to longer rows."""
+        if not self.assumed:
+            return
+        packed, longest = self.flag("batch.packing"), self.get("data.max_tokens")
+        uncut = self.stack.facts.padding_free_needs_no_max_length and self.flag("batch.padding_free") and not packed
+        if uncut and longest is not None:
+            self.set("batch.seq", longest, "`max_tokens` drops longer rows", DEFAULT)
             return
         seq, cut = self.get("batch.seq"), self.method.cuts_rows
+        if uncut:
+            why = "the spec states no longest sequence: with `padding_free` the run cuts no row"
+            self.note("batch.seq", why, f"`data(max_tokens = {seq})` drops longer rows")
+            return
         if self.model.model_type in IMAGE_FAMILIES:
             longer = "the run ends before its first step if a row is longer, because images cannot be cut"
         elif packed and self.get("batch.packing.strategy") in UNCUT:

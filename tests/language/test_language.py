@@ -241,23 +241,24 @@ def test_names_of_other_tools_are_understood(written, intended):
 @pytest.mark.parametrize(
     ("method", "batch", "words"),
     [
-        ("sft", "", "longer rows are cut, and the run counts them"),
-        ("sft", " packing", "longer rows are cut, and the run counts them"),
-        ("sft", " packing(strategy=bfd_split)", "longer rows are split"),
-        ("sft", " padding_free", None),
-        ("reward", "", "longer rows are dropped, and the run counts them"),
-        ("orpo", "", "longer rows are cut"),
+        ("sft", "", "xpc takes seq=1024; longer rows are cut, and the run counts them"),
+        ("sft", " packing", "xpc takes seq=1024; longer rows are cut, and the run counts them"),
+        ("sft", " packing(strategy=bfd_split)", "xpc takes seq=1024; longer rows are split"),
+        ("sft", " padding_free", "with `padding_free` the run cuts no row"),
+        ("sft", " padding_free\ndata(max_tokens=1024)", None),
+        ("reward", "", "xpc takes seq=1024; longer rows are dropped, and the run counts them"),
+        ("orpo", "", "xpc takes seq=1024; longer rows are cut"),
         ("grpo(rewards=[accuracy])", "", None),
     ],
 )
 def test_assumed_length_is_reported(method, batch, words):
     """If a spec states no sequence length, a note says which length is assumed, and what happens to longer rows. There
-    is no such note if the stack cuts no rows, or if the method has no sequence length.
+    is no such note if no rows are longer, or if the method has no sequence length.
     """
     text = spec(f"method {method}", batch=f"gbs=128 micro=16{batch}").replace(" seq=1024", "")
     notes = [one for one in of(checked(text), "XP190") if "longest sequence" in one.message]
-    assert [one.message for one in notes] == (
-        [f"the spec states no longest sequence: xpc takes seq=1024; {words}"] if words else []
-    ), shown(checked(text))
+    assert [one.message for one in notes] == ([f"the spec states no longest sequence: {words}"] if words else []), (
+        shown(checked(text))
+    )
     stated = checked(text.replace("gbs=128", "seq=1024 gbs=128"))
     assert not [one for one in of(stated, "XP190") if "longest sequence" in one.message]
