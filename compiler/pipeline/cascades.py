@@ -28,11 +28,17 @@ def causes(found: Sequence[Diagnostic], name: str) -> list[Diagnostic]:
     """
     out: list[Diagnostic] = []
     end = 0
-    for one in sorted((one for one in found if _is_cause(one, name)), key=lambda one: one.edits[0].span):
+    for one in sorted((one for one in found if _is_cause(one, name)), key=_place):
         if one.edits[0].span.start >= end:
             out.append(one)
             end = max(edit.span.end for edit in one.edits)
     return out
+
+
+def _place(one: Diagnostic) -> tuple[int, int]:
+    """Where the edit of an error begins. Of two edits at one place, the longer one comes first."""
+    span = one.edits[0].span
+    return span.start, -span.end
 
 
 def _is_cause(one: Diagnostic, name: str) -> bool:

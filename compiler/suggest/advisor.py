@@ -86,7 +86,7 @@ class Suggestions(Advisor):
         if gpu is not None:
             return f"{count}{x}{gpu.name}"
         row = BY_PATH.get(clause)
-        if row is not None and row.choices and row.kind.name == "choice":
+        if row is not None and row.choices and row.kind.name in ("choice", "choices"):
             from xpc.compiler.suggest.known_names import known_choice
 
             return known_choice(row, " ".join(parts))

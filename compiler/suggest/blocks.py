@@ -30,6 +30,7 @@ from xpc.compiler.suggest.lines.sentences import of_one_sentence, rewrite_senten
 from xpc.compiler.suggest.lines.shell import SHELL
 from xpc.compiler.suggest.lines.sources import rewrite_sources
 from xpc.compiler.suggest.lines.twice import join_clauses, join_edits, join_machines
+from xpc.compiler.suggest.lines.values import rewrite_values
 from xpc.compiler.suggest.meaning import choice, is_known, meaning
 from xpc.compiler.suggest.no_equivalent import advice, own_reason
 from xpc.compiler.suggest.numbers import rewrite_number
@@ -80,6 +81,9 @@ def rewrite_foreign_forms(problems: Sequence[Diagnostic]) -> tuple[list[Diagnost
     kept, others = list[Diagnostic](), list[Diagnostic]()
     for one in problems:
         (kept if one.primary is not None and one.primary.source.name in long else others).append(one)
+    values = rewrite_values(others)
+    kept += [one for one in values if one not in others]
+    others = [one for one in values if one in others]
     found = [
         one if one.message == SHELL else rewrite_first_line(rewrite_number(one))
         for one in rewrite_options(rewrite_lists(rewrite_sources(rewrite_sentences(others))))

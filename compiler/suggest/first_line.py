@@ -120,7 +120,7 @@ def rewrite_first_line(found: Diagnostic) -> Diagnostic:
         edits = (Edit(Span(start + part.start(), start + part.end()), rows),)
         return evolve(found, message="a part of a split follows its dataset", help=f"write `{rows}`", edits=edits)
     form = sentence_of(without_punctuation(line) or line)
-    if form is None or form == line.strip():
+    if form is None or form == line.strip() or parse(Source("line.xp", f"{form}\n"))[1]:
         return found
     return evolve(found, help=f"write `{form[:LONGEST]}`", edits=(Edit(Span(start, start + len(line)), form),))
 

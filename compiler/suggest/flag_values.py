@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 
 from xpc.compiler.language import schema
-from xpc.compiler.suggest.converted_values import NUMBER, SWITCHES
+from xpc.compiler.suggest.converted_values import NO, NUMBER, SWITCHES, YES
 from xpc.compiler.suggest.known_names import known_choice
 from xpc.compiler.suggest.meaning import choice
 from xpc.grammar.diagnostic import Label
@@ -37,10 +37,9 @@ def flag_setting(row: schema.Setting, node: Value, typed: str) -> str | None:
         return f"{row.name}(rank={typed})" if isinstance(node.value, int) and node.value > 1 and not bits else None
     if row.path in schema.ADAPTERS and (found := BITS.search(typed)) is not None:
         return "qlora" if "4" in found[0] else "lora(bits=8)"
-    inner = [
-        one for one in schema.children(row.path) if typed in one.choices and typed not in ("none", "true", "false")
-    ]
-    return f"{row.name}({inner[0].name}={typed})" if len(inner) == 1 and not isinstance(node, Call) else None
+    named = ((one, known_choice(one, typed)) for one in schema.children(row.path))
+    inner = [f"{row.name}({one.name}={known})" for one, known in named if known and typed not in (*YES, *NO, "default")]
+    return inner[0] if len(inner) == 1 and not isinstance(node, Call) else None
 
 
 def setting_of_choice(rows: Sequence[schema.Setting], name: str) -> str | None:

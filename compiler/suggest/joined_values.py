@@ -151,7 +151,7 @@ def _value_at(text: str, at: int) -> tuple[Setting, JoinedValue] | None:
 UNITS = {
     "step": ("every", "steps_or_share"),
     "epoch": ("every", "steps_or_share", "real"),
-    "token": ("tokens", "int"),
+    "token": ("tokens",),
     "percent": ("every", "share", "steps_or_share", "real_or_share", "rows_or_share", "real"),
 } | dict.fromkeys(("row", "sample", "example"), ("rows_or_share", "int"))
 """Maps a unit to the kinds of settings that may have it. Every other unit is one of time."""

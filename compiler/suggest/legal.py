@@ -27,6 +27,7 @@ from xpc.compiler.suggest.converted_values import legal as in_words
 from xpc.compiler.suggest.joined_values import call_of_python, following, may_have
 from xpc.compiler.suggest.known_names import known_choice
 from xpc.compiler.suggest.no_equivalent import advice, no_such_choice, pair_advice
+from xpc.compiler.suggest.notations import notation
 from xpc.compiler.suggest.numbers import PRODUCT, computed, fraction
 from xpc.compiler.suggest.tables import examples, mapped
 from xpc.compiler.suggest.unset_values import ALREADY, SWITCHED_OFF, leave_out, null_value, unset_advice
@@ -87,7 +88,12 @@ def answer(wrong: InvalidValue) -> Diagnostic:
     if row.kind.name == "choices" and isinstance(item.node, List):
         node, value = item.node, None
     else:
-        value = _by_unit(wrong, row, node, typed)
+        whole = (
+            None
+            if node is None or node is not item.node
+            else notation(row, item.label.source.slice(node.span), item.label.source.text)
+        )
+        value = whole or _by_unit(wrong, row, node, typed)
     value = value or intended(row, item, node)
     # in a list of numbers, the edit replaces the complete list, even if only one number is wrong
     part = item.node if row.kind.name == "reals" else node
@@ -349,6 +355,8 @@ def legal(row: Setting, item: Item, node: Value | None) -> str:
     if isinstance(node, Count) and row.path == "nodes":
         card = item.label.source.slice(node.what.span)
         return f"write `nodes {node.n.text}`, and `hardware N x {card}` for the GPUs of one node"
+    if isinstance(node, Number) and node.unit == "%" and row.path == "optimizer.lr":
+        return f"write `lr = {typed[:-1]}`, without a percent sign: `lr` is the rate itself"
     if isinstance(node, Number):
         words = expected(row, row.name, typed)
         if words.startswith("one of "):

@@ -60,6 +60,11 @@ def examples() -> dict[str, str]:
     return read_table(__file__, "examples.toml")
 
 
+def notations() -> dict[str, dict[str, str]]:
+    """Patterns for values in other notations, each with the form to write instead, by the kind of setting."""
+    return read_table(__file__, "notations.toml")
+
+
 def extra_aliases() -> dict[str, list[str]]:
     """Maps an argument of TRL or transformers to the names that other tools have for it."""
     return read_table(__file__, "extra_aliases.toml")

@@ -24,7 +24,7 @@ LINE = "xpc 1\ntrain qwen2.5-3b on alpaca\n"
         ("early stop after 3 evals without improvement", "eval(patience=3)"),
         ("learning rate: 2 * 10^-5", "lr=2e-5"),
         ("lr=1e--5", "lr=1e-5"),
-        ("warmup = 3 %", "warmup=3%"),
+        ("warmup = 3 %", "warmup = 3%"),
     ],
 )
 def test_a_line_of_words_becomes_settings(typed, right):

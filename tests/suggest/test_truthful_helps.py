@@ -127,7 +127,7 @@ def test_an_edit_means_what_was_written(written, right):
         ("axolotl preprocess config.yml", "launch.sh"),
         ("hardware {\n  gpus = 8\n  type = h100\n}", "write `hardware 8 x h100-80gb`"),
         ("data t {\n  alpaca, dolly-15k\n}", "on a line of its own"),
-        ("batch {\n  gbs = 128 sequences\n}", "write `128`"),
+        ("batch {\n  gbs = 128 sequences\n}", "write `gbs = 128`"),
         ("method dpo {\n  cdpo_eps = 0.1\n}", "label_smoothing"),
     ],
 )

@@ -33,7 +33,7 @@ def test_null_is_no_name(setting: str) -> None:
         ("track = null", "track = none"),
         ("tf32 = None", "tf32 = false"),
         ("strategy = None", "strategy = ddp"),
-        ("system = `You are brief.`", 'data(system="You are brief.")'),
+        ("system = `You are brief.`", 'system = "You are brief."'),
         ("lora True", "lora "),
         ("lora 1", "lora"),
         ("lora False", "lora=false"),

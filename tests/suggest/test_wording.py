@@ -64,9 +64,9 @@ def test_a_clause_takes_the_value_behind_its_name_in_with(written, path, value):
         ("clip=None", "`clip` takes a number", "write `clip = 0`"),
         ("save(every=2h)", "`2h` has no meaning for `every`", "a number of steps (100), a share of the run (5%)"),
         ("save(every=no)", "`every` takes", "write `every = never`"),
-        ("holdout=5 %", "unexpected `%`", "write `5%`"),
-        ("betas=(0.9, 0.95)", "expected a value after `=`", "`[0.9, 0.95]`"),
-        ("betas=[0.9 0.95]", "expected `,` or `]`", "write `0.9, 0.95`"),
+        ("holdout=5 %", "unexpected `%`", "write `holdout = 5%`"),
+        ("betas=(0.9, 0.95)", "expected a value after `=`", "`betas = [0.9, 0.95]`"),
+        ("betas=[0.9 0.95]", "expected `,` or `]`", "write `betas = [0.9, 0.95]`"),
     ],
 )
 def test_a_mistake_in_the_header_has_a_help_to_type(written, message, help):

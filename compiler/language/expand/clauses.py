@@ -360,8 +360,13 @@ class Clauses(Collector):
             message = "`hardware` takes a count, `x` and a GPU" if " " in joined else f"`{joined}` is one word"
             self.problem("XP104", message, span, help=f"write `{clause} {joined}`", edit=joined)
             return
-        keep = f"keep `{self.typed(heads[0].span)}`"
-        self.problem("XP104", f"`{clause}` takes one value", heads[1].span, "a second one", help=keep)
+        from xpc.compiler.language.expand.missing_equals import implied_setting
+
+        form = implied_setting(clause, self.typed(heads[1].span)).replace(" = ", "=") if len(heads) == 2 else ""
+        help = f"write `{form}`" if form else f"keep `{self.typed(heads[0].span)}`"
+        self.problem(
+            "XP104", f"`{clause}` takes one value", heads[1].span, "a second one", help=help, edit=form or None
+        )
 
 
 def _values_and_settings(

@@ -46,7 +46,9 @@ def read_options(clauses: Clauses, options: tuple[Operand, ...]) -> None:
             clauses.without_equals(node.name, value, Span(node.span.start, value.span.end))
             at += 1
             continue
-        if isinstance(value, Number) and (row is None or not row.head or row.kind in (FLAG, BLOCK)):
+        unit = options[at + 1] if at + 1 < len(options) else None
+        counted = isinstance(unit, Ref) and units.is_unit(unit.name)  # `100 steps` after `lora` is no rank
+        if isinstance(value, Number) and not counted and (row is None or not row.head or row.kind in (FLAG, BLOCK)):
             # imported here, because only a wrong spec needs it
             from xpc.compiler.language.expand.missing_equals import implied_setting
 

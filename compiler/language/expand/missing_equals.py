@@ -5,6 +5,7 @@ This module is imported only if a value without `=` follows the name of a settin
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from xpc.compiler.language import schema
@@ -101,12 +102,18 @@ WHEN = {"epochs": "epoch", "steps": "100"} | dict.fromkeys(("true", "yes", "on",
 WHEN |= dict.fromkeys(("false", "no", "off", "none", "never"), "never")
 SHARES = ("every", "share", "steps_or_share", "real_or_share", "rows_or_share")
 BITS = ("8bit", "4bit", "8bits", "4bits")
-NUMBERED = {
-    "eval": "every", "save": "every", "track": "every", "lora": "rank", "qlora": "rank", "vera": "rank",
-    "loha": "rank", "miss": "rank", "batch": "gbs",
-}  # fmt: skip
-"""Maps a clause to the setting that a single number after the clause's name stands for: `lora 16` means `rank = 16`, so
-`lora` is mapped to `rank`.
+NUMBERED = (
+    (("lora", "qlora", "vera", "loha", "miss"), r"[1-9]\d*", "rank"),
+    (("save", "track"), r"[1-9]\d*%?", "every"),
+    (("eval",), r"[1-9]\d*", "every"),
+    (("batch",), r"[1-9]\d*", "gbs"),
+    (("optimizer",), r"\d(?:\.\d+)?e-0?[3-9]|0?\.0\d+", "lr"),
+    (("schedule",), r"[1-9]\d+", "warmup"),
+    (("method",), r"0?\.\d+", "beta"),
+    (("launch",), r"[1-9]\d*[mh]", "time"),
+)
+"""Clauses, a pattern, and the setting that a single number after the clause's name stands for: `lora 16` means `rank =
+16`, and `optimizer adamw(1e-5)` means `lr = 1e-5`.
 """
 
 
@@ -116,11 +123,10 @@ def implied_setting(clause: str, typed: str) -> str:
     """
     if clause in ("lora", "qlora") and typed.lower().replace("-", "") in BITS:
         return f"bits = {typed[0]}"
-    # `eval 5%` may also mean rows that are held out
-    count = typed.removesuffix("%") if clause in ("save", "track") else typed
     switch = clause in ("lora", "qlora") and typed == "1"  # `lora 1` turns LoRA on
-    if clause in NUMBERED and count.isdecimal() and int(count) and not switch:
-        return f"{NUMBERED[clause]} = {typed}"
+    for clauses, pattern, name in () if switch else NUMBERED:
+        if clause in clauses and re.fullmatch(pattern, typed):
+            return f"{name} = {typed}"
     return f"every = {WHEN[typed]}" if clause in ("eval", "save") and typed in WHEN else ""
 
 

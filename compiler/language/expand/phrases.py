@@ -52,6 +52,10 @@ def without_phrases(clauses: Clauses, options: tuple[Operand, ...]) -> tuple[Ope
         if words and isinstance(follows, Number) and _is_before_adapter(clauses, words[0], follows, value):
             at += 3
             continue
+        if len(words) > 1 and clauses.advisor().joined_value(words[0].name, [words[1].name]):
+            kept += words[:2]  # a clause and another spelling of its choice, as in `method finetune`
+            at += 2
+            continue
         lengths = range(len(words), 1, -1)
         length = next((one for one in lengths if _is_phrase(clauses, words[:one], options[at + one :])), 0)
         if not length:

@@ -27,6 +27,7 @@ from xpc.grammar.source import Source, Span
 
 ALONE = ("hardware", "nodes", "launch", "extra", "data", "sweep", "method")
 """Clauses for which lines in words, such as `nodes is 2`, are never rewritten as settings."""
+HEADS = tuple(row.path for row in TABLE if row.head and row.choices)
 MOST = 60
 """At most this many lines are rewritten."""
 LONGEST_LINE = 400
@@ -239,6 +240,7 @@ def _in_words(found: Diagnostic, source: Source, text: str, span: Span) -> Diagn
         or any(sign in plain for sign in "{}<>|`$")
     ):
         return None
+    plain = re.sub(rf"^({'|'.join(HEADS)})[ \t]*=[ \t]*", r"\1 ", plain)  # `schedule = cosine with 3% warmup`
     legal, (clause, *rest) = re.match(r"(\w+)[ \t]*=", plain), plain.split()
     if legal is not None and legal[1] in outer_names():
         return None  # another finding reports `gbs = 64 sequences`
@@ -336,9 +338,11 @@ def _value(typed: str) -> str:
         return text  # a mapping
     for one, other in AROUND:
         # keep the signs of a token such as `<|im_end|>`
-        if text.startswith(one) and text.endswith(other) and len(text) > 2 and text[1] != "|":
-            text = text[len(one) : -len(other)].strip()
-            text = f"[{text}]" if one in "({" and "," in text else text
+        if text.startswith(one) and text.endswith(other) and len(text) > 2 and text[1] not in "|/":
+            inner = text[len(one) : -len(other)].strip()
+            if one in inner or other in inner:
+                return text  # `{model}-{lr}`
+            text = f"[{inner}]" if one in "({" and "," in inner else inner
     known = text.strip(QUOTES)
     if known.lower() in ("true", "false", "yes", "no", "on", "off"):
         return known.lower()

@@ -1,0 +1,136 @@
+"""Find values in the notation of another tool in lines with errors, and rewrite them: `lr = 2 * 10^-5`. Imported only
+for a wrong spec.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+
+from xpc.compiler.language import schema
+from xpc.compiler.suggest.lines.rewriting import findings_in, replaced
+from xpc.compiler.suggest.meaning import is_known, meaning
+from xpc.compiler.suggest.notations import NUMBERS, is_legal, notation
+from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label
+from xpc.grammar.record import evolve
+from xpc.grammar.scan import line_bounds
+from xpc.grammar.source import Source, Span
+
+VALUED = re.compile(r"(?<![\w.\"'])(?P<name>[a-z_0-9]+)(?P<sign>[ \t]*=[ \t]*(?=[^\s=])|[ \t]+(?=[^\s=(){]))")
+STOP = re.compile(
+    r"[ \t]+#|[ \t]*[,;][ \t]*[a-z_]\w*[ \t]*[=({]|[ \t]+[a-z_]\w*[ \t]*[=({](?!\d)|[ \t]+(?P<word>[a-z]\w*)(?![\w.])"
+    r"|[ \t]*,[ \t]*(?P<item>[a-z_]\w*)[ \t]*(?=[,)}])"
+)
+"""A pattern for the end of a value: a comment, the next setting, or a word that may be a setting."""
+CALLED = re.compile(r"(?P<name>[\w.]+)[ \t]*\([^()]*$")
+PLAIN = ("int", "path")
+"""Kinds of clauses whose value follows without `=`: `nodes 2`, `save \"out\"`."""
+UNKNOWN = ("XP101", "XP102", "XP103")
+LONGEST_LINE, MOST = 400, 60
+
+
+def rewrite_values(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """Replace the findings inside of a value of another notation, such as `lr = 2 * 10^-5`, by one finding about the
+    complete value.
+    """
+    out = list(problems)
+    for source, start, end in _lines(problems):
+        for name, span in _values(source.text, start, end):
+            inside = findings_in(out, source, name.start(), span.end)
+            before = re.sub(r"\([^()]*\)", "", source.text[start : name.start()]).rstrip()
+            call = CALLED.search(before)
+            called = call is not None and before[-1] in "(,"
+            unknown = call is not None and call["name"] not in _called()
+            at = [one.primary.span.start for one in inside if one.primary is not None and one.code in UNKNOWN]
+            unknown |= name.start() in at  # another finding reports the name
+            form = _form(name, source, span, called) if inside and not unknown else None
+            if form is not None:
+                sign = "=" if called else " = " if "=" in name["sign"] else " "
+                whole = span if "=" in name["sign"] or not called else Span(name.start(), span.end)
+                text = f"{name['name']}{sign}{form}"
+                edits = (Edit(whole, form if whole is span else text),)
+                new = evolve(inside[0], primary=Label(source, whole), help=f"write `{text}`", edits=edits)
+                out = replaced(out, inside, new)
+    return out
+
+
+@cache
+def _called() -> frozenset[str]:
+    """Names that may stand before settings in brackets: of clauses, settings and choices."""
+    return frozenset((*schema.CLAUSES, *(word for row in schema.TABLE for word in (row.name, *row.choices))))
+
+
+def _form(name: re.Match[str], source: Source, span: Span, called: bool) -> str | None:
+    """The value in xpc's notation. None if it is unclear, or if nothing is wrong with it. In a call such as
+    `cosine(warmup 3%)`, the value may follow the name without `=`.
+    """
+    typed = source.text[span.start : span.end]
+    unsigned = "=" not in name["sign"]
+    rows = [one for one in _rows(name) if not unsigned or called or (one.head and one.kind.name in PLAIN)]
+    forms = {notation(row, typed, source.text) for row in rows}
+    if unsigned and called and all(is_legal(row, typed) for row in rows if not row.choices):
+        forms = {typed}
+    forms -= {None}  # `every` is also the name of a setting that counts only steps
+    return forms.pop() if len(forms) == 1 else None
+
+
+def _rows(name: re.Match[str]) -> list[schema.Setting]:
+    """The settings with a name, or else the setting for which it is another tool's name."""
+    rows = [one for one in schema.TABLE if one.name == name["name"]]
+    known = None if rows or "=" not in name["sign"] else meaning(name["name"], exact=True)
+    row = None if known is None or known.value else schema.BY_PATH.get(known.path)
+    return rows or ([] if row is None or row.kind.name not in NUMBERS else [row])
+
+
+def _lines(problems: Sequence[Diagnostic]) -> Iterator[tuple[Source, int, int]]:
+    """The lines with an error about syntax or names: the source, and the positions where the line begins and ends."""
+    seen: set[tuple[str, int]] = set()
+    for one in problems:
+        if one.primary is None or one.severity != ERROR or one.code[:3] not in ("XP0", "XP1") or len(seen) > MOST:
+            continue
+        source, at = one.primary.source, one.primary.span.start
+        start, end = line_bounds(source.text, at, at)
+        if (source.name, start) not in seen and end - start <= LONGEST_LINE:
+            seen.add((source.name, start))
+            yield source, start, end
+
+
+def _values(text: str, start: int, end: int) -> Iterator[tuple[re.Match[str], Span]]:
+    """The values of settings in a line: a match of the setting's name, and the position of the value."""
+    at = start
+    while (name := VALUED.search(text, at, end)) is not None:
+        at = name.end()
+        if _rows(name):
+            stop = _end_of_value(text, at, end)
+            yield name, Span(at, stop)
+            at = max(stop, at) if "=" in name["sign"] else at
+
+
+def _end_of_value(text: str, at: int, end: int) -> int:
+    depth, quote = 0, ""
+    while at < end:
+        sign = text[at]
+        if quote:
+            quote = "" if sign == quote else quote
+        elif sign in '"`':
+            quote = sign
+        elif sign in "([{":
+            depth += 1
+        elif sign in ")]}":
+            depth -= 1
+        elif not depth and (stop := STOP.match(text, at, end)) is not None:
+            word = stop["word"] or stop["item"]
+            if stop["item"] and is_known(word, loosely=False):
+                break
+            if word is None or word in schema.bare_choices() or word in ("with", "for") or _is_switch(word):
+                break
+        if depth < 0:
+            break
+        at += 1
+    return at - (len(text[:at]) - len(text[:at].rstrip()))
+
+
+def _is_switch(word: str) -> bool:
+    path = schema.outer_names().get(word)
+    return word in schema.CLAUSES or (path is not None and schema.BY_PATH[path].kind.name == "flag")

@@ -1,0 +1,196 @@
+"""Rewrite values in the notation of another tool: `seq = 2**12`, `every = each epoch`, `nccl_timeout = 1h30`. The
+patterns are in notations.toml. Imported only for a wrong spec.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from operator import add, floordiv, lshift, mul, truediv
+
+from xpc.compiler.language.convert import convert
+from xpc.compiler.language.expand import expand
+from xpc.compiler.language.rewards import REWARDS
+from xpc.compiler.language.schema import Setting
+from xpc.compiler.language.values import InvalidValue
+from xpc.compiler.suggest.converted_values import COUNTED, SHARED, methods_with
+from xpc.compiler.suggest.tables import notations
+from xpc.grammar.diagnostic import Diagnostic
+from xpc.grammar.parse import parse
+from xpc.grammar.source import Source
+
+NUMBERS = (*SHARED, "int", "tokens", "real", "share")
+LISTS = ("names", "targets", "tasks", "reals")
+GROUPS = dict.fromkeys(NUMBERS, ("number",)) | {
+    "duration": ("number",), "name": ("text",), "text_or_file": ("file", "text"), "template": ("file",),
+    "path": ("text", "path"),
+}  # fmt: skip
+"""Maps a kind of setting to tables of notations.toml. The tables of the kind and of the setting's name also apply."""
+ROUNDS, LONGEST, LARGEST = 6, 80, 10**12
+SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+TIME = re.compile(
+    r"(\d+(?:\.\d+)?)\s*(ms|milli\w*|w(?:eeks?)?|d(?:ays?)?|h(?:ours?|rs?)?|m(?:in(?:ute)?s?)?|s(?:ec(?:ond)?s?)?|')(?![a-z])"
+)
+SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([MGT])(?:i?B?)", re.I)
+ARITHMETIC = {ast.Mult: mul, ast.Div: truediv, ast.FloorDiv: floordiv, ast.Add: add, ast.LShift: lshift, ast.Pow: pow}
+TYPOGRAPHIC = str.maketrans(
+    {"×": "*", "·": "*", "⁻": "-", "−": "-", "–": "-"} | {s: str(n) for n, s in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")}
+)
+WEIGHTED = re.compile(r"(?:(?P<before>[\d.]+)\s*\*\s*)?\"?(?P<name>[a-z]\w*)\"?(?:\s*[*:=]\s*(?P<after>[\d.]+))?")
+PLAIN = re.compile(r"\d[\d_]*(?:\.\d+)?(?:e-?\d+)?")
+PROJECTIONS = ("q", "k", "v", "o", "gate", "up", "down")
+
+
+@cache
+def _patterns(kind: str, name: str) -> tuple[tuple[re.Pattern[str], str], ...]:
+    groups = (*GROUPS.get(kind, ()), kind, name)
+    return tuple((re.compile(one), form) for group in groups for one, form in notations().get(group, {}).items())
+
+
+def notation(row: Setting, typed: str, text: str = "") -> str | None:
+    """The value in xpc's notation. None if the setting cannot have it, or if it is already in xpc's notation. `text` is
+    the spec, in which an expression such as `2 * rank` finds its factor.
+    """
+    value = typed.strip()
+    for _ in range(ROUNDS if len(value) <= LONGEST else 0):
+        found = ((one.fullmatch(value), form) for one, form in _patterns(row.kind.name, row.name))
+        value = next((match.expand(form) for match, form in found if match is not None), value)
+    value = _converted(row, value, text) or value
+    return value if value != typed.strip() and is_legal(row, value) else None
+
+
+def is_legal(row: Setting, value: str) -> bool:
+    """Whether a setting can have a value."""
+    file, wrong = parse(Source("value.xp", f"xpc 1\ntrain m on d\nseed = {value}\n"))
+    item = None if wrong else expand(file).items.get("seed")
+    return item is not None and not isinstance(convert(row, item), Diagnostic | InvalidValue)
+
+
+def _converted(row: Setting, value: str, text: str) -> str | None:
+    kind = row.kind.name
+    if kind == "duration":
+        return duration(value)
+    if row.path == "launch.host_memory" and (size := SIZE.fullmatch(value)) is not None:
+        gib = float(size[1]) * {"M": 1 / 1024, "G": 1, "T": 1024}[size[2].upper()]
+        return f"{gib:.0f}" if gib == round(gib) else None
+    if kind in LISTS:
+        return _list(row, value)
+    if kind == "weighted":
+        return _weighted(value)
+    return _number(row, value, text) if kind in NUMBERS else None
+
+
+def _number(row: Setting, value: str, text: str) -> str | None:
+    """Read a number with its unit, a calculation, or number words."""
+    both = re.fullmatch(r"(\d+)[/:](\d+)", value) if row.kind.name == "rows_or_share" else None
+    if both is not None and int(both[1]) + int(both[2]) == 100:  # `holdout = 95/5`
+        return f"{min(int(both[1]), int(both[2]))}%"
+    if row.path == "nodes" and "x" in value:  # `nodes 2 x 8` also has GPUs
+        return None
+    value = re.sub(r"[a-z]+(?:-[a-z]+)?", lambda word: str(COUNTED.get(word[0], word[0])), value)
+    counted = re.fullmatch(r"(\d[\d.,]*|\d.*\d)\s+([a-z-]+)(?: per [a-z]+)?", value)
+    nouns = {one.removesuffix("s") for one in re.findall(r"[a-z]+", f"{row.doc.lower()} {row.name}")}
+    if counted is not None and counted[2].removesuffix("s") in nouns and counted[2] != "share":
+        value = counted[1]
+    if row.path == "lora.alpha":
+        ranks = {*re.findall(r"\b(?:rank|r)[ \t]*=[ \t]*(\d+)", text)} or {"16"}
+        value = re.sub(r"(?<=\d)x?(?=r$)", "*", value)
+        value = re.sub(r"\b(?:rank|r)\b", ranks.pop(), value) if len(ranks) == 1 else value
+    share = value.endswith("%")
+    if share and row.path in ("lora.alpha", "optimizer.lr"):
+        return None  # `alpha = 200%` may mean twice the rank, and `lr = 2e-5%` probably does not mean 2e-7
+    result = arithmetic(value.removesuffix("%").strip())
+    if result is None or (PLAIN.fullmatch(value) and not (row.kind.name in SHARED and result < 1)):
+        return value
+    small = 0 < result < 1 and row.kind.name in SHARED and not (row.kind.name == "real_or_share" and result < 0.005)
+    if (small and not share) or (share and row.kind.name == "share"):
+        return f"{round(result * (1 if share else 100), 8):g}%"
+    if share:
+        return f"{result:.12g}%" if row.kind.name in SHARED else f"{round(result / 100, 12):g}"
+    return f"{result:.12g}".replace("e-0", "e-")
+
+
+def arithmetic(text: str) -> float | None:
+    """The result of a calculation: 128 for `8 * 16`. None for any other text, and for a result that is not positive or
+    too large.
+    """
+    text = re.sub(r"10(?=[⁻⁰¹²³⁴⁵⁶⁷⁸⁹])", "10**", text).translate(TYPOGRAPHIC)
+    text = re.sub(r"(?<=\d),(?=\d{3}\b(?!,?\d))", "", re.sub(r"^(\d),(?=\d+$)(?!\d{3}$)", r"\1.", text))
+    text = re.sub(r"(?<=\d)[ \t]*[xX][ \t]*(?=\d)", "*", text.replace("^", "**"))
+    if not re.fullmatch(r"[\d_\s.eE+*/()<-]+", text):
+        return None
+    try:
+        value = _evaluate(ast.parse(text.strip(), mode="eval").body)
+    except (ArithmeticError, ValueError, SyntaxError, KeyError, TypeError, RecursionError):
+        return None
+    return value if 0 < value <= LARGEST else None
+
+
+def _evaluate(node: ast.expr) -> float:
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+        return node.value
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_evaluate(node.operand)
+    if not isinstance(node, ast.BinOp):
+        raise ValueError
+    one, other = _evaluate(node.left), _evaluate(node.right)
+    if isinstance(node.op, ast.Pow | ast.LShift) and (abs(one) > 1024 or abs(other) > 40):
+        raise ValueError
+    return ARITHMETIC[type(node.op)](one, other)
+
+
+def duration(text: str) -> str | None:
+    """A duration in one unit: `90m` for `1h30`, `PT1H30M` and `timedelta(hours=1.5)`. None for any other text."""
+    if re.search(r"\dM$", text):
+        return None  # `30M` may be minutes or months
+    lower = re.sub(r"\w*\.?timedelta\((.*)\)", r"\1", text.lower()).removeprefix("pt")
+    lower = re.sub(r"\b([a-z]+)=([\d.]+)", r"\2 \1", lower)
+    lower = re.sub(r"\b([a-z]+) and a half\b", r"0.5 \1 \1", re.sub(r"\bhalf (?:a|an)\b", "0.5", lower))
+    lower = re.sub(r"\b(?:a|an)\b", "1", re.sub(r"(?<=\dh)(\d\d?)$", r"\1m", lower))
+    lower = re.sub(r"[a-z]+", lambda word: str(COUNTED.get(word[0], word[0])), lower)
+    total = 0.0
+    for one in TIME.finditer(lower):
+        total += (
+            float(one[1])
+            * SECONDS["ms" if one[2][:2] in ("ms", "mi") and one[2][:3] != "min" else one[2][0].replace("'", "m")]
+        )
+    if total <= 0 or total != round(total) or re.sub(r"[\s,]|and", "", TIME.sub("", lower)):
+        return None
+    if len(TIME.findall(lower)) == 1 and total % 86400 == 0 and "d" in lower:
+        return f"{total // 86400:.0f}d"
+    size, unit = next((size, unit) for size, unit in ((3600, "h"), (60, "m"), (1, "s")) if total % size == 0)
+    return f"{total // size:.0f}{unit}"
+
+
+def _list(row: Setting, value: str) -> str | None:
+    """A list with other brackets, separators and quotes: `q_proj | v_proj`, `(0.9, 0.95)`."""
+    if row.path == "model.tokens" and (tokens := re.findall(r"<[^<>\s,\"']+>", value)):
+        plain = re.sub(r"[\s,;\[\](){}\"']", "", value) == "".join(tokens)
+        return "[" + ", ".join(f'"{one}"' for one in tokens) + "]" if plain else None
+    inner = re.sub(r"^(?:tuple|list|set)?[(\[{<]|[)\]}>]$", "", value.strip("\"'")).strip()
+    inner = inner.replace("->", ",") if row.path == "data.columns" else inner
+    if row.path == "data.columns" and re.fullmatch(r"(\"?\w+\"?\s*[:=]\s*\"?\w+\"?(,\s*|$))+", inner):
+        inner = re.sub(r"\"?\w+\"?\s*[:=]\s*", "", inner)
+    parts = [one.strip("\"'- ") for one in re.split(r"\s*[,;|&+:/]\s*|\s+and\s+|\s+", inner.strip())]
+    pattern = r"\d*\.\d+%?|\d+%?" if row.kind.name == "reals" else r"[A-Za-z_][\w.]*"
+    if len(parts) < 2 or not all(re.fullmatch(pattern, one) for one in parts):
+        return None
+    if row.kind.name == "reals":
+        parts = [
+            f"{float(one[:-1]) / 100:g}" if one[-1] == "%" else f"0{one}" if one[0] == "." else one for one in parts
+        ]
+    elif {*parts} <= {*PROJECTIONS}:
+        parts = [f"{one}_proj" for one in parts]
+    return f"[{', '.join(parts)}]"
+
+
+def _weighted(value: str) -> str | None:
+    """A list of names with weights: `[sigmoid(weight=0.8), sft]` for `0.8*sigmoid + sft`."""
+    found = [WEIGHTED.fullmatch(one) for one in re.split(r"\s*[,+]\s*", re.sub(r"^[\[{(]\s*|\s*[\]})]$", "", value))]
+    items = [(one["name"], one["before"] or one["after"]) for one in found if one is not None]
+    if len(items) != len(found) or (len(items) < 2 and not (items and items[0][1])):
+        return None
+    if not all(name in REWARDS or methods_with(name) for name, _ in items):
+        return None
+    return f"[{', '.join(name if weight is None else f'{name}(weight={weight})' for name, weight in items)}]"
