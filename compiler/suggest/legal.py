@@ -14,7 +14,6 @@ from xpc.compiler.language.items import Item
 from xpc.compiler.language.schema import BY_PATH, Setting, bare_choices
 from xpc.compiler.language.values import InvalidValue
 from xpc.compiler.suggest.converted_values import (
-    COUNTED,
     SHARED,
     SWITCHES,
     bounds,
@@ -24,11 +23,11 @@ from xpc.compiler.suggest.converted_values import (
     unit_of,
 )
 from xpc.compiler.suggest.converted_values import legal as in_words
-from xpc.compiler.suggest.joined_values import call_of_python, following, may_have
+from xpc.compiler.suggest.joined_values import call_of_python, following
 from xpc.compiler.suggest.known_names import known_choice
 from xpc.compiler.suggest.no_equivalent import advice, no_such_choice, pair_advice
 from xpc.compiler.suggest.notations import notation
-from xpc.compiler.suggest.numbers import PRODUCT, computed, fraction
+from xpc.compiler.suggest.numbers import fraction
 from xpc.compiler.suggest.tables import examples, mapped
 from xpc.compiler.suggest.unset_values import ALREADY, SWITCHED_OFF, leave_out, null_value, unset_advice
 from xpc.grammar import units
@@ -51,8 +50,6 @@ AUTO = ("precision", "model.dtype")
 STAGE = re.compile(r"[ \t]*[({]\s*(?:zero_)?stage\s*=\s*(?P<stage>[123])\b(?P<end>\s*[)}])?")
 ZEROS = ("zero1", "zero2", "zero3")
 LOST_SIGN = re.compile(r"(\d+(?:\.\d+)?)[eE]\+?(\d+)")
-QUOTED = re.compile(r"[ \t]*(?P<count>\d[\d.]*)[ \t]+(?P<unit>[A-Za-z]+|%)[ \t]*")
-"""A pattern for a number and its unit in quotes: `"100 steps"`."""
 Help = tuple[str, *tuple[Edit, ...]]
 """The text of a help, and the edits with which an editor applies the help."""
 EXAMPLE = r"(\d+ x \S+|\[[^\]]*\]|\"[^\"]*\"|file\([^)]*\)|[^\s,(){]+)"
@@ -282,14 +279,6 @@ def intended(row: Setting, item: Item, node: Value | None) -> str | None:
     if kind in ONE and len(alone) == 1 and isinstance(only := alone[0], Number | Ref | String):
         wrong = isinstance(convert(row, evolve(item, node=only)), InvalidValue)
         return intended(row, evolve(item, node=only), only) if wrong else item.label.source.slice(only.span)
-    if kind in ("int", "tokens") and typed.lower() in COUNTED:
-        return str(COUNTED[typed.lower()])  # the number is written as a word, such as `nodes two`
-    both = re.fullmatch(r"(\d+)/(\d+)", typed) if kind == "rows_or_share" else None
-    if both is not None and int(both[1]) + int(both[2]) == 100:  # `holdout = 95/5`
-        return f"{min(int(both[1]), int(both[2]))}%"
-    product = PRODUCT.fullmatch(typed) if kind in ONE and isinstance(node, Ref) else None
-    if product is not None:  # the parser read the quotient `64/8` as a name like `org/name`
-        return computed(product["one"], product["sign"], product["other"]) or None
     if kind in ("file", "template"):
         return _file(row, node, typed)
     if kind in ("names", "tasks", "reals") and isinstance(node, String) and re.search(SEPARATOR, node.value):
@@ -299,14 +288,6 @@ def intended(row: Setting, item: Item, node: Value | None) -> str | None:
         return f"[{', '.join(parts)}]" if all(re.fullmatch(r"[\w.-]+", part) for part in parts) else None
     if isinstance(node, String) and not node.value.strip():
         return None
-    counted = QUOTED.fullmatch(node.value) if isinstance(node, String) and kind in ONE else None
-    if counted is not None and (counted["unit"] == "%" or units.is_unit(counted["unit"])):
-        if counted["unit"] == "%":
-            return f"{counted['count']}%"
-        # the unit is inside the quotes, as in `warmup = "100 steps"`
-        return (
-            None if not may_have(row, counted["unit"]) else units.as_value(row.name, counted["count"], counted["unit"])
-        )
     if kind in ("names", "tasks") and isinstance(node, Ref | String) and typed not in SWITCHES:
         return f"[{typed}]"
     from xpc.compiler.suggest.meaning import choice

@@ -115,6 +115,8 @@ def arithmetic(text: str) -> float | None:
     """The result of a calculation: 128 for `8 * 16`. None for any other text, and for a result that is not positive or
     too large.
     """
+    if re.fullmatch(r"0x[0-9a-fA-F]{1,12}", text):
+        return int(text, 16)
     text = re.sub(r"10(?=[⁻⁰¹²³⁴⁵⁶⁷⁸⁹])", "10**", text).translate(TYPOGRAPHIC)
     text = re.sub(r"(?<=\d),(?=\d{3}\b(?!,?\d))", "", re.sub(r"^(\d),(?=\d+$)(?!\d{3}$)", r"\1.", text))
     text = re.sub(r"(?<=\d)[ \t]*[xX][ \t]*(?=\d)", "*", text.replace("^", "**"))

@@ -1,9 +1,8 @@
-"""Rewrite numbers in other notations: `4,096`, `8*16`, `0x2a`, `1x10^-5`, `1d12h`. Loaded only for such a mistake."""
+"""Rewrite counts of GPUs and choices that begin with a digit: `8xh100`, `16-mixed`. Loaded only for such a mistake."""
 
 from __future__ import annotations
 
 import re
-from operator import add, mul, truediv
 
 from xpc.compiler import registry
 from xpc.compiler.language.codes import report
@@ -21,34 +20,17 @@ TIMES = re.compile(
 )
 """A pattern for a count with an `x` after it: `nodes=2x`."""
 COUNT = re.compile(r"(?P<count>\d+)[ \t]*x[ \t]*(?P<gpu>\d[\w.-]*)")
-HEX = re.compile(r"0x[0-9a-fA-F]{1,12}\b")
-PRODUCT = re.compile(
-    r"(?<![\w.+-])(?P<one>\d[\d.]{0,11}(?:e[+-]?\d{1,3})?)[ \t]*(?P<sign>\*\*|[*^/+])[ \t]*"
-    r"(?P<other>(?:(?<=[*^])-)?\d[\d.]{0,11}(?:e[+-]?\d{1,3})?)(?![\w.])"
-)
 CARDS = re.compile(r"(?<![\w.])(?P<count>\d+)[ \t]*\*[ \t]*(?P<what>[a-zA-Z][\w.-]*)")
 """A pattern for a number of GPUs written as a product: `8 * h100-80gb`."""
-THOUSANDS = re.compile(r"(?<![\w.])[1-9]\d{0,2}(?:,\d{3})+(?![\w.])")
-PAIR = re.compile(r"=[ \t]*(?P<list>\d[\d.eE-]*(?:[ \t]*,[ \t]*\d[\d.eE-]*)+)[ \t]*\}?[ \t]*(?:#.*)?$")
-"""A pattern for a list of numbers without brackets: `betas = 0.9, 0.95`."""
-SET = re.compile(r"=[ \t]*(?P<open>\{)(?P<items>[^{}=:\n]*,[^{}=:\n]*)\}")
-POWER = re.compile(r"(?P<digits>\d[\d.]*)[ \t]*[xX*×][ \t]*10[ \t]*(?:\^|\*\*)[ \t]*(?P<power>[-−]?\d+)")
-"""A pattern for a power of ten in mathematical notation: `1x10^-5`."""
 CARDS_OF_NODES = re.compile(r"(?P<nodes>\d+)[ \t]*x[ \t]*(?P<count>\d+)[ \t]+(?:x[ \t]+)?(?P<gpu>[A-Za-z][\w.-]*)")
 """A pattern for hardware that lacks the `x` before the GPU: `2x8 h100-80gb`, which is two nodes of eight GPUs."""
 NODES = re.compile(r"nodes[ \t]*=?[ \t]*(?P<nodes>\d+)[ \t]*x[ \t]*\d+")
 JOINED = re.compile(r"(?P<count>\d+)x(?P<gpu>[A-Za-z][\w.-]*)")
 """A pattern for a count and a GPU that are written together: `8xh100`."""
-SPAN = re.compile(r"\d+[dhms](?:\d+[dhms])+")
-"""A pattern for a duration in several units: `1d12h`."""
-SECONDS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 LOOKALIKES = {"−": "-", "–": "-", "‐": "-", "‑": "-", "×": " x "}
 """Maps typographic signs, such as a long dash, to the signs on the keyboard."""
 CLAUSE = re.compile(r"(?:^|[ \t,({])(?P<clause>[a-z_]+)[ \t]*(?:=[ \t]*)?$")
-DECIMAL = re.compile(r"(?<==)[ \t]*(?P<whole>\d),(?P<part>\d+)(?![\w.,])")
-"""A pattern for a number with a decimal comma: `lr=0,0001`."""
 BITS = re.compile(r"(?<![\w.])(?P<bits>[48])-?bit\b")
-LARGEST = 10**12
 NOUNS = {
     "rows_or_share": ("row", "of the rows"),
     "steps_or_share": ("step", "of the run"),
@@ -78,14 +60,9 @@ def _put(found: Diagnostic, start: int, end: int, form: str, help: str = "") -> 
 
 
 def _counted(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
-    """Rewrite what the parser reads as a malformed number: a hexadecimal number, a count such as `2x`, or a GPU whose
-    name begins with a digit.
+    """Rewrite what the parser reads as a malformed number: a count such as `2x`, or a GPU whose name begins with a
+    digit.
     """
-    number = HEX.match(line, at) or HEX.search(line)
-    if number is not None:
-        return _put(found, start + number.start(), start + number.end(), str(int(number[0], 16)))
-    if (power := _power(found, line, start, at)) is not None:
-        return power
     nodes = NODES.search(line)
     if nodes is not None and nodes.start() <= at <= nodes.end():
         help = f"write `nodes {nodes['nodes']}`; the GPUs of one node follow `hardware`"
@@ -98,12 +75,6 @@ def _counted(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
     joined = JOINED.match(line, at)
     if joined is not None:
         return _of_cards(found, joined, start)
-    product = next((one for one in PRODUCT.finditer(line.replace("x", "*")) if one.start() <= at <= one.end()), None)
-    if product is not None and line[: product.start()].rstrip().endswith("=") and "hardware" not in line:
-        value = computed(product["one"], "*", product["other"])
-        if value:
-            help = f"write `{value}`: a spec has no arithmetic"
-            return _put(found, start + product.start(), start + product.end(), value, help)
     times = TIMES.search(line)
     if times is not None and times.start("count") <= at <= times.end():
         # in a setting that is not an integer, such as `alpha=2x`, the `x` probably means twice the rank
@@ -142,24 +113,8 @@ def _of_cards(found: Diagnostic, joined: re.Match[str], start: int) -> Diagnosti
     return evolve(found, help=help, edits=())
 
 
-def _power(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic | None:
-    """Rewrite `1x10^-5` as `1e-5`. None for any other text."""
-    power = next((one for one in POWER.finditer(line) if one.start() <= at < one.end()), None)
-    if power is None or len(power["power"]) > 4:
-        return None
-    form = f"{power['digits']}e{power['power'].replace('−', '-')}"
-    return _put(found, start + power.start(), start + power.end(), form)
-
-
 def _malformed(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
-    """Correct a value that was read as a malformed number: a duration such as `1h30m` becomes `90m`, and a choice that
-    begins with a digit, such as `16-mixed`, becomes the spec's name for it.
-    """
-    span = SPAN.match(line, at)
-    if span is not None:
-        total = sum(int(count) * SECONDS[unit] for count, unit in re.findall(r"(\d+)([dhms])", span[0]))
-        unit = next(one for one in "hms" if total % SECONDS[one] == 0)
-        return _put(found, start + at, start + span.end(), f"{total // SECONDS[unit]}{unit}")
+    """Correct a choice that begins with a digit and was read as a malformed number, such as `16-mixed`."""
     word = re.compile(r"[\w.-]+").match(line, at)
     clause = CLAUSE.search(line[:at]) if "=" in line[:at] else CLAUSE.match(line[:at].lstrip())
     if word is None or found.edits:  # a number such as `.1` already has an edit
@@ -177,11 +132,9 @@ def _malformed(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
 
 
 def _product(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
-    """Replace a product, a sum, a quotient or a power by its result. Typographic signs, such as `×`, are replaced by
-    the signs on the keyboard.
+    """Replace typographic signs, such as `×`, by the signs on the keyboard, and `8 * h100-80gb` by a count and a
+    GPU.
     """
-    if (power := _power(found, line, start, at)) is not None:
-        return power
     instead = LOOKALIKES.get(line[at : at + 1])
     if instead is not None:
         blank = instead.strip() != instead
@@ -189,12 +142,6 @@ def _product(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
         last = at + 1 + (blank and line[at + 1 : at + 2] == " ")
         help = f"write `{instead.strip()}`, as on the keyboard"
         return _put(found, start + first, start + last, instead, help)
-    for match in PRODUCT.finditer(line):
-        value = computed(match["one"], match["sign"], match["other"])
-        more = re.match(r"[ \t]*[*/+^-]", line[match.end() :])  # in `2 + 3 * 4`, the product comes before the sum
-        if match.start() <= at < match.end() and value and not more:
-            help = f"write `{value}`: a spec has no arithmetic"
-            return _put(found, start + match.start(), start + match.end(), value, help)
     for match in CARDS.finditer(line):
         if match.start() <= at < match.end():
             gpu = registry.find_gpu(match["what"])
@@ -207,52 +154,16 @@ def _product(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
     return found
 
 
-def computed(one: str, sign: str, other: str) -> str:
-    """The result of a calculation: 128 for `8`, `*`, `16`. "" if the result cannot be a value."""
-    try:
-        first, second = (float(text) if set(text) & set(".e") else int(text) for text in (one, other))
-        if (sign in ("**", "^") and (first > 1024 or abs(second) > 40)) or (sign == "/" and second < 1):
-            return ""
-        value = {"*": mul, "/": truediv, "+": add}.get(sign, pow)(first, second)
-    except (ArithmeticError, ValueError):
-        return ""
-    return f"{value:.12g}".replace("e-0", "e-") if 0 < value <= LARGEST else ""
-
-
 def _commas(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
-    """Rewrite a number with commas between its thousands, a list without brackets, or a statement that begins with a
-    number of bits (`4bit`).
-    """
+    """Rewrite a statement that begins with a number of bits (`4bit`)."""
     called = re.search(r"(?<![\w.])\d[\w.-]*$", line[:at])
     # a number of bits may stand before the name of an optimizer, as in `8bit-adam(lr=1e-5)`
     if line[at : at + 1] == "(" and called is not None:
         return evolve(_malformed(found, line, start, called.start()), message=f"`{called[0]}` is not a number")
-    for match in THOUSANDS.finditer(line):
-        if match.start() <= at < match.end():
-            return _put(found, start + match.start(), start + match.end(), match[0].replace(",", ""))
-    for match in DECIMAL.finditer(line):
-        if match.start() < at < match.end():
-            form = f"{match['whole']}.{match['part']}"
-            help = f"write `{form}`: a number has a decimal point"
-            return _put(found, start + match.start("whole"), start + match.end(), form, help)
-    pair = PAIR.search(line)
-    if pair is not None and pair.start() < at < pair.end():
-        form = "[" + ", ".join(one.strip() for one in pair["list"].split(",")) + "]"
-        return _put(found, start + pair.start("list"), start + pair.end("list"), form)
     bits = BITS.match(line, at)
     if bits is not None and (at + len(bits[0]) == len(line.rstrip()) or line[at + len(bits[0]) :][:1] == " "):
         return _put(found, start + bits.start(), start + bits.end(), "qlora" if bits["bits"] == "4" else "lora(bits=8)")
     return found
-
-
-def _in_braces(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
-    """Rewrite a list in braces: `targets = {q_proj, v_proj}`."""
-    listed = next((one for one in SET.finditer(line) if one.start() <= at <= one.end()), None)
-    return (
-        found
-        if listed is None
-        else _put(found, start + listed.start("open"), start + listed.end(), f"[{listed['items'].strip()}]")
-    )
 
 
 def fraction(row: Setting, node: Number, at: Label) -> Diagnostic:
@@ -280,7 +191,6 @@ _FORMS = {
     "XP014": _product,
     "XP040": _malformed,
     "XP020": _commas,
-    "XP021": _in_braces,
     "XP022": _commas,
     "XP025": _commas,
     "XP104": _commas,

@@ -24,6 +24,7 @@ STOP = re.compile(
 )
 """A pattern for the end of a value: a comment, the next setting, or a word that may be a setting."""
 CALLED = re.compile(r"(?P<name>[\w.]+)[ \t]*\([^()]*$")
+SEVERAL = re.compile(r"\d[\d.]*(?:e[+-]?\d+)?(?:[ \t]*,[ \t]*\d[\d.]*(?:e[+-]?\d+)?)+")
 PLAIN = ("int", "path")
 """Kinds of clauses whose value follows without `=`: `nodes 2`, `save \"out\"`."""
 UNKNOWN = ("XP101", "XP102", "XP103")
@@ -45,6 +46,9 @@ def rewrite_values(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
             at = [one.primary.span.start for one in inside if one.primary is not None and one.code in UNKNOWN]
             unknown |= name.start() in at  # another finding reports the name
             form = _form(name, source, span, called) if inside and not unknown else None
+            several = SEVERAL.fullmatch(source.text, span.start, span.end) if inside and "=" in name["sign"] else None
+            if several is not None and form is None and all(row.kind.name in NUMBERS for row in _rows(name)):
+                out = replaced(out, inside, _sweep(inside[0], name["name"], source, span))
             if form is not None:
                 sign = "=" if called else " = " if "=" in name["sign"] else " "
                 whole = span if "=" in name["sign"] or not called else Span(name.start(), span.end)
@@ -53,6 +57,15 @@ def rewrite_values(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
                 new = evolve(inside[0], primary=Label(source, whole), help=f"write `{text}`", edits=edits)
                 out = replaced(out, inside, new)
     return out
+
+
+def _sweep(found: Diagnostic, name: str, source: Source, span: Span) -> Diagnostic:
+    """The finding for several numbers without brackets: a list of a sweep, or a setting that takes one number."""
+    form, label = f"[{source.text[span.start : span.end]}]", Label(source, span)
+    if re.search(r"\bsweep\b[^}]*$", source.text[: span.start]):
+        return evolve(found, primary=label, help=f"write `{name} = {form}`", edits=(Edit(span, form),))
+    help = f"several values make several runs: write `sweep {{ {name} = {form} }}` outside of its block"
+    return evolve(found, message=f"`{name}` takes one number", primary=label, help=help, edits=())
 
 
 @cache
@@ -80,7 +93,7 @@ def _rows(name: re.Match[str]) -> list[schema.Setting]:
     rows = [one for one in schema.TABLE if one.name == name["name"]]
     known = None if rows or "=" not in name["sign"] else meaning(name["name"], exact=True)
     row = None if known is None or known.value else schema.BY_PATH.get(known.path)
-    return rows or ([] if row is None or row.kind.name not in NUMBERS else [row])
+    return rows or ([] if row is None or row.kind.name not in (*NUMBERS, "reals", "duration") else [row])
 
 
 def _lines(problems: Sequence[Diagnostic]) -> Iterator[tuple[Source, int, int]]:
