@@ -85,11 +85,9 @@ def answer(wrong: InvalidValue) -> Diagnostic:
     if row.kind.name == "choices" and isinstance(item.node, List):
         node, value = item.node, None
     else:
-        whole = (
-            None
-            if node is None or node is not item.node
-            else notation(row, item.label.source.slice(node.span), item.label.source.text)
-        )
+        complete = item.node if row.kind.name == "reals" else node if node is item.node else None
+        source = item.label.source
+        whole = None if complete is None else notation(row, source.slice(complete.span), source.text)
         value = whole or _by_unit(wrong, row, node, typed)
     value = value or intended(row, item, node)
     # in a list of numbers, the edit replaces the complete list, even if only one number is wrong
@@ -219,6 +217,8 @@ def _choice(wrong: InvalidValue, row: Setting, item: Item, node: Ref, at: Label)
         # offer no edit if arguments such as `(stage=3)` follow, because they may be illegal for the suggested value
         bare = not re.match(r"[ \t]*[({]", at.source.text[node.span.end :])
         edits = (Edit(node.span, form[1]),) if form and bare and "..." not in form[1] else ()
+        if edits and "(" in edits[0].text and "=" in at.source.slice(item.label.span):  # `strategy = zero3_offload`
+            edits = (Edit(item.label.span, f"{row.name} {edits[0].text}"),)
         return corrected(help=other, edits=edits)
     if unset := unset_advice(row, lower):
         return corrected(help=unset)
@@ -318,6 +318,8 @@ def _from_number(row: Setting, typed: str) -> str | None:
 
 def _file(row: Setting, node: Value, typed: str) -> str | None:
     """Write a file as a call: `"x.jinja"` and `fil("x.jinja")` become `file("x.jinja")`. None for any other value."""
+    if isinstance(node, String) and re.search(r"\s|[{}]", node.value):
+        return None  # a template or a command, and not the name of its file
     if isinstance(node, String):
         # the text may name a built-in template, as `"llama-3"` does for `llama3`
         return known_choice(row, node.value) or f"file({typed})"
@@ -345,6 +347,8 @@ def legal(row: Setting, item: Item, node: Value | None) -> str:
         such = "" if ":" in words else f", such as `{_form(row, example(row))}`"
         words = words.partition(" such as ")[0] if such else words
         return f"write {words}{such}" if words.startswith(("a ", "an ")) else words
+    if isinstance(node, String) and row.kind.name in ("file", "template"):
+        return f"write the text into a file, and its name here: `{_form(row, example(row))}`"
     return f"`{row.name}` takes {in_words(row)}, such as `{_form(row, example(row))}`"
 
 

@@ -101,9 +101,13 @@ def _number(row: Setting, value: str, text: str) -> str | None:
     if share and row.path in ("lora.alpha", "optimizer.lr"):
         return None  # `alpha = 200%` may mean twice the rank, and `lr = 2e-5%` probably does not mean 2e-7
     result = arithmetic(value.removesuffix("%").strip())
-    if result is None or (PLAIN.fullmatch(value) and not (row.kind.name in SHARED and result < 1)):
+    if result is None or (PLAIN.fullmatch(value) and not (row.kind.name in (*SHARED, "share") and result < 1)):
         return value
-    small = 0 < result < 1 and row.kind.name in SHARED and not (row.kind.name == "real_or_share" and result < 0.005)
+    small = (
+        0 < result < 1
+        and row.kind.name in (*SHARED, "share")
+        and not (row.kind.name == "real_or_share" and result < 0.005)
+    )
     if (small and not share) or (share and row.kind.name == "share"):
         return f"{round(result * (1 if share else 100), 8):g}%"
     if share:

@@ -52,7 +52,8 @@ def without_phrases(clauses: Clauses, options: tuple[Operand, ...]) -> tuple[Ope
         if words and isinstance(follows, Number) and _is_before_adapter(clauses, words[0], follows, value):
             at += 3
             continue
-        if len(words) > 1 and clauses.advisor().joined_value(words[0].name, [words[1].name]):
+        alone = [one.name for one in words[1:] if not clauses.is_known(one.name)]
+        if len(words) > 1 and alone == [words[1].name] and clauses.advisor().joined_value(words[0].name, alone):
             kept += words[:2]  # a clause and another spelling of its choice, as in `method finetune`
             at += 2
             continue

@@ -24,6 +24,7 @@ STOP = re.compile(
 )
 """A pattern for the end of a value: a comment, the next setting, or a word that may be a setting."""
 CALLED = re.compile(r"(?P<name>[\w.]+)[ \t]*\([^()]*$")
+LENGTH = re.compile(r"(?<=for)[ \t]+(?P<amount>\S(?:[^=\n]{0,20}\S)?)(?P<sign>[ \t]+)(?P<name>epochs|steps)\b")
 SEVERAL = re.compile(r"\d[\d.]*(?:e[+-]?\d+)?(?:[ \t]*,[ \t]*\d[\d.]*(?:e[+-]?\d+)?)+")
 PLAIN = ("int", "path")
 """Kinds of clauses whose value follows without `=`: `nodes 2`, `save \"out\"`."""
@@ -52,7 +53,7 @@ def rewrite_values(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
             if form is not None:
                 sign = "=" if called else " = " if "=" in name["sign"] else " "
                 whole = span if "=" in name["sign"] or not called else Span(name.start(), span.end)
-                text = f"{name['name']}{sign}{form}"
+                text = f"{name['name']}{sign}{form}" if name.re is VALUED else f"for {form} {name['name']}"
                 edits = (Edit(whole, form if whole is span else text),)
                 new = evolve(inside[0], primary=Label(source, whole), help=f"write `{text}`", edits=edits)
                 out = replaced(out, inside, new)
@@ -80,7 +81,8 @@ def _form(name: re.Match[str], source: Source, span: Span, called: bool) -> str 
     """
     typed = source.text[span.start : span.end]
     unsigned = "=" not in name["sign"]
-    rows = [one for one in _rows(name) if not unsigned or called or (one.head and one.kind.name in PLAIN)]
+    plain = not unsigned or called or name.re is LENGTH
+    rows = [one for one in _rows(name) if plain or (one.head and one.kind.name in PLAIN)]
     forms = {notation(row, typed, source.text) for row in rows}
     if unsigned and called and all(is_legal(row, typed) for row in rows if not row.choices):
         forms = {typed}
@@ -90,7 +92,7 @@ def _form(name: re.Match[str], source: Source, span: Span, called: bool) -> str 
 
 def _rows(name: re.Match[str]) -> list[schema.Setting]:
     """The settings with a name, or else the setting for which it is another tool's name."""
-    rows = [one for one in schema.TABLE if one.name == name["name"]]
+    rows = [one for one in (*schema.TABLE, *schema.SOURCE_SETTINGS.values()) if one.name == name["name"]]
     known = None if rows or "=" not in name["sign"] else meaning(name["name"], exact=True)
     row = None if known is None or known.value else schema.BY_PATH.get(known.path)
     return rows or ([] if row is None or row.kind.name not in (*NUMBERS, "reals", "duration") else [row])
@@ -112,6 +114,9 @@ def _lines(problems: Sequence[Diagnostic]) -> Iterator[tuple[Source, int, int]]:
 def _values(text: str, start: int, end: int) -> Iterator[tuple[re.Match[str], Span]]:
     """The values of settings in a line: a match of the setting's name, and the position of the value."""
     at = start
+    length = LENGTH.search(text, at, end)
+    if length is not None:
+        yield length, Span(*length.span("amount"))
     while (name := VALUED.search(text, at, end)) is not None:
         at = name.end()
         if _rows(name):
