@@ -85,7 +85,7 @@ def answer(wrong: InvalidValue) -> Diagnostic:
     if row.kind.name == "choices" and isinstance(item.node, List):
         node, value = item.node, None
     else:
-        complete = item.node if row.kind.name == "reals" else node if node is item.node else None
+        complete = item.node if row.kind.name in ("reals", "weighted") else node if node is item.node else None
         source = item.label.source
         whole = None if complete is None else notation(row, source.slice(complete.span), source.text)
         value = whole or _by_unit(wrong, row, node, typed)
@@ -93,6 +93,8 @@ def answer(wrong: InvalidValue) -> Diagnostic:
     # in a list of numbers, the edit replaces the complete list, even if only one number is wrong
     part = item.node if row.kind.name == "reals" else node
     edits = (Edit(part.span, value),) if value and wrong.edit and part is not None and part is item.node else ()
+    if edits and row.head and "(" in edits[0].text and "=" in item.label.source.slice(item.label.span):
+        edits = (Edit(item.label.span, _form(row, edits[0].text)),)
     help = f"write `{_form(row, value)}`" if value else legal(row, item, node)
     return report(wrong.code, wrong.message, at, help=wrong.help or help, edits=edits)
 

@@ -62,8 +62,10 @@ def notation(row: Setting, typed: str, text: str = "") -> str | None:
 
 def is_legal(row: Setting, value: str) -> bool:
     """Whether a setting can have a value."""
-    file, wrong = parse(Source("value.xp", f"xpc 1\ntrain m on d\nseed = {value}\n"))
-    item = None if wrong else expand(file).items.get("seed")
+    typed, path = (f"{row.name} {value}", row.path) if row.head else (f"seed = {value}", "seed")
+    file, wrong = parse(Source("value.xp", f"xpc 1\ntrain m on d\n{typed}\n"))
+    written = None if wrong else expand(file)
+    item = None if written is None or written.problems else written.items.get(path)
     return item is not None and not isinstance(convert(row, item), Diagnostic | InvalidValue)
 
 
@@ -148,7 +150,7 @@ def _evaluate(node: ast.expr) -> float:
 
 def duration(text: str) -> str | None:
     """A duration in one unit: `90m` for `1h30`, `PT1H30M` and `timedelta(hours=1.5)`. None for any other text."""
-    if re.search(r"\dM$", text):
+    if re.fullmatch(r"\d+M", text):
         return None  # `30M` may be minutes or months
     lower = re.sub(r"\w*\.?timedelta\((.*)\)", r"\1", text.lower()).removeprefix("pt")
     lower = re.sub(r"\b([a-z]+)=([\d.]+)", r"\2 \1", lower)

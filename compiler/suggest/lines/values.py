@@ -26,7 +26,7 @@ STOP = re.compile(
 CALLED = re.compile(r"(?P<name>[\w.]+)[ \t]*\([^()]*$")
 LENGTH = re.compile(r"(?<=for)[ \t]+(?P<amount>\S(?:[^=\n]{0,20}\S)?)(?P<sign>[ \t]+)(?P<name>epochs|steps)\b")
 SEVERAL = re.compile(r"\d[\d.]*(?:e[+-]?\d+)?(?:[ \t]*,[ \t]*\d[\d.]*(?:e[+-]?\d+)?)+")
-PLAIN = ("int", "path")
+PLAIN = ("int", "path", "choice", "choices", "hardware")
 """Kinds of clauses whose value follows without `=`: `nodes 2`, `save \"out\"`."""
 UNKNOWN = ("XP101", "XP102", "XP103")
 LONGEST_LINE, MOST = 400, 60
@@ -51,8 +51,9 @@ def rewrite_values(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
             if several is not None and form is None and all(row.kind.name in NUMBERS for row in _rows(name)):
                 out = replaced(out, inside, _sweep(inside[0], name["name"], source, span))
             if form is not None:
-                sign = "=" if called else " = " if "=" in name["sign"] else " "
-                whole = span if "=" in name["sign"] or not called else Span(name.start(), span.end)
+                head = _rows(name)[0].head and "(" in form  # a clause with settings has no `=`
+                sign = " " if head else "=" if called else " = " if "=" in name["sign"] else " "
+                whole = span if not head and ("=" in name["sign"] or not called) else Span(name.start(), span.end)
                 text = f"{name['name']}{sign}{form}" if name.re is VALUED else f"for {form} {name['name']}"
                 edits = (Edit(whole, form if whole is span else text),)
                 new = evolve(inside[0], primary=Label(source, whole), help=f"write `{text}`", edits=edits)
