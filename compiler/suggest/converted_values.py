@@ -219,7 +219,7 @@ def _seconds(count: int) -> str | None:
     return None
 
 
-EVERY_LINEAR = "all all-linear linear all-linear-layers all-layers every everything true yes".split()
+EVERY_LINEAR = ["all", "all-linear", "linear", "all-linear-layers", "all-layers", "every", "everything", "true", "yes"]
 
 
 def _targets(text: str) -> str | None:

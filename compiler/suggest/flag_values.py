@@ -63,7 +63,7 @@ def head_choice(clause: str, name: str, node: Value | None, typed: str | None) -
     if name in CLASSES:
         return choice(head, AROUND.sub("", AROUND.sub("", text)))
     if name in head.choices:
-        return None if node is not None and f"{clause}.{name}s" in schema.BY_PATH else name
+        return None if text in NO or (node is not None and f"{clause}.{name}s" in schema.BY_PATH) else name
     if text in head.choices and not any(row.name == name for row in schema.TABLE):
         # the value is right and its name is wrong, as in `scheduler = slurm` instead of `launch slurm`
         return text

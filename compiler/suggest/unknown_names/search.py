@@ -23,6 +23,7 @@ from xpc.compiler.suggest.sentence import output_folder
 from xpc.compiler.suggest.tables import words_of
 from xpc.compiler.suggest.typed_form import near_settings, typed
 from xpc.compiler.suggest.unknown_names.case import REFERENCE, Case, denied, first_answer, is_in, settings_of
+from xpc.compiler.suggest.unknown_names.clause_words import described_anywhere
 from xpc.compiler.suggest.unknown_names.guess import NEAR, TYPO, best_guess
 from xpc.compiler.suggest.unknown_names.setting import first_line, of_guess
 from xpc.grammar.record import evolve
@@ -51,7 +52,7 @@ def search(unknown: UnknownName) -> Suggestion:
     if len(near) > 1:
         return _one_of(unknown, near)
     case = Case(unknown, near[0] if near else guess)
-    parts_of_paths = (_key_of_a_component, _switch_of_a_tracker, _key_of_evaluation, _last_part)
+    parts_of_paths = (_key_of_a_component, _key_of_evaluation, _last_part)
     after_the_guess = (_refused_word, _of_a_library, *parts_of_paths, _model_or_data)
     return first_answer(case, after_the_guess) or _by_guess(_without_general_guess(case))
 
@@ -166,13 +167,6 @@ def _key_of_a_component(case: Case) -> Suggestion | None:
     """
     guess = by_parent(case.name) if _is_unclear_path(case) else None
     return None if guess is None else of_guess(case.unknown, guess)
-
-
-def _switch_of_a_tracker(case: Case) -> Suggestion | None:
-    """Handle a key in a tracker's block of deepspeed.json: `wandb.enabled` is `track=wandb`."""
-    tracker = case.name.partition(".")[0]
-    known = _is_unclear_path(case) and tracker in schema.BY_PATH["track"].choices
-    return case.suggests(f"track={tracker}") if known else None
 
 
 def _key_of_evaluation(case: Case) -> Suggestion | None:
@@ -311,4 +305,7 @@ def _nothing_near(case: Case) -> Suggestion:
     if len(flags) == 1 and not case.clause and case.typed.strip('"').lower() in YES:
         return case.says(f"write `{flags[0].name}`: {flags[0].doc}")
     shared = with_shared_word(case.name, case.unknown.clause)
+    rows = [] if case.clause or denied(case.name) else described_anywhere(case.unknown)
+    if len(rows) == 1:
+        return evolve(of_guess(case.unknown, Meaning(rows[0].path)), edit=None)
     return case.says(f"write {either(shared)}" if shared else settings_of(case.clause))
