@@ -137,11 +137,12 @@ class MethodCheck:
 
     def _unknown(self, path: str, at: Label, name: str, known: list[str], more: str = "") -> None:
         # imported only here, because only a wrong spec needs it
+        from xpc.compiler.suggest.known_names import known_choice
         from xpc.compiler.suggest.no_equivalent import advice, no_such_choice
 
         why = no_such_choice(BY_PATH[path].name, name)
         advised = advice(f"{BY_PATH[path].name} {name}", "")
-        near = None if why or advised else nearest(name, known)
+        near = None if why or advised else known_choice(BY_PATH[path], name, known) or nearest(name, known)
         edits = (Edit(at.span, near),) if near and at.typed == name else ()
         self.problems.report(
             "XP106",

@@ -141,9 +141,8 @@ def _is_ratio(name: str, text: str) -> bool:
     """
     if name.lower().endswith("rate") and ("learning" in name.lower() or abs(float(text)) < 1e-3):
         return False
-    return (
-        name.lower().replace("-", "_").rpartition("_")[2] in RATIO or re.search("ratio(?!n)", name.lower()) is not None
-    )
+    last = name.lower().replace("-", "_").rpartition("_")[2]
+    return last in RATIO or re.search("(?<!du)ratio(?!n)", name.lower()) is not None
 
 
 def _percent(name: str, text: str) -> str:

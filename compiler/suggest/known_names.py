@@ -7,7 +7,7 @@ other tools use (other_names.toml).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cache
 
 from xpc.compiler import stacks
@@ -68,7 +68,7 @@ def _names_of_choices() -> Iterator[tuple[str, str, str]]:
     `precision bf16`. Yields a spelling, the path of the setting, and the choice.
     """
     for path, choices in tables.choices().items():
-        if schema.BY_PATH[path].bare and path != "track":
+        if schema.BY_PATH[path].bare and path not in ("track", "method.loss", "method.rewards"):
             for choice, phrases in choices.items():
                 yield from ((phrase, path, choice) for phrase in phrases if _distinct(phrase))
 
@@ -128,10 +128,13 @@ def spellings(row: schema.Setting) -> tuple[tuple[str, str], ...]:
         out += [(name, phrase) for phrase in phrases]
     if row.path == "optimizer":
         out += [name_words for stack in stacks.every() for name_words in stack.optimizers.items()]
-    return tuple((name, phrase) for name, phrase in out if name in row.choices)
+    return tuple((name, phrase) for name, phrase in out if name in (row.choices or (name,)))
 
 
-def known_choice(row: schema.Setting, text: str) -> str | None:
-    """The choice of a setting that `text` spells in another way. None if `text` spells no choice."""
+def known_choice(row: schema.Setting, text: str, legal: Collection[str] = ()) -> str | None:
+    """The choice of a setting that `text` spells in another way; `legal` are those that are legal, if not all are. None
+    if `text` spells no choice.
+    """
     typed = letters(text[:80])
-    return next((name for name, phrase in spellings(row) if letters(phrase) == typed), None)
+    found = (name for name, phrase in spellings(row) if letters(phrase) == typed)
+    return next((name for name in found if name in (legal or (name,))), None)

@@ -176,8 +176,9 @@ def _by_unit(wrong: InvalidValue, row: Setting, node: Value | None, typed: str) 
         return wrong.value
     if row.kind.name == "duration" and units.is_unit(node.unit):
         return units.as_value(row.name, typed.removesuffix(node.unit.lower()), node.unit)
-    # The unit `e` is an exponent without digits, as in `12e`. `2e-5%` as a learning rate probably does not mean 2e-7.
-    if node.unit.lower() == "e" or (node.unit == "%" and row.path == "optimizer.lr" and node.value < 0.01):
+    # The unit `e` is an exponent without digits, as in `12e`, and `u` may mean 1e-6. `2e-5%` as a learning rate
+    # probably does not mean 2e-7.
+    if node.unit.lower() in ("e", "u") or (node.unit == "%" and row.path == "optimizer.lr" and node.value < 0.01):
         return None
     percent, shared = node.unit.lower() in PERCENT, row.kind.name in SHARED
     if (percent and not shared) or (node.unit == "%" and row.path == "lora.alpha"):

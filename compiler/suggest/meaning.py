@@ -61,9 +61,12 @@ class Meaning:
 def word_likeness(one: tuple[str, ...], other: tuple[str, ...]) -> float:
     """How similar an unknown name (`one`) and a known name (`other`) are in their words, from 0 to 1.
 
-    The result is 0 if the unknown name has an important word that the known name lacks.
+    The result is 0 if the unknown name has an important word that the known name lacks, or if only the known name has a
+    word such as `no`.
     """
     shared = 0.0
+    if not words_of("denying").isdisjoint(set(other).difference(one)):
+        return 0.0
     for word in one:
         if word in other:
             shared += weight(word)

@@ -269,7 +269,7 @@ def test_a_gpu_in_the_plural_is_not_another_one_with_its_number() -> None:
         ("qlora(r=16)", "rank"),
         ("oft {\n  bock_size = 32\n}", "block_size"),
         ("training {\n  learning_rate = 1e-5\n  micro_batch_size = 4\n}", "lr=1e-5\nmicro=4"),
-        ("scheduler {\n  type = cosine\n  warmup_steps = 10\n}", "schedule=cosine\nschedule(warmup=10)"),
+        ("scheduler {\n  type = cosine\n  warmup_steps = 10\n}", "schedule=cosine\nwarmup=10"),
         ("slurm_config {\n  partition = gpu\n}", 'launch slurm(partition="gpu")'),
         ('"zero_optimization": {"stage": 3},', "strategy=zero3"),
         ("--gradient_checkpointing_kwargs '{\"use_reentrant\": false}'", "reentrant"),

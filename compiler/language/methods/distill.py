@@ -32,5 +32,5 @@ DISTILL = Method(
     generates=True,
     head="weight",
     aliases="gkd; distillation; knowledge distillation; kd; generalized knowledge distillation; on policy "
-    "distillation; distil",
+    "distillation; distil; teacher student; distilling",
 )  # fmt: skip

@@ -50,5 +50,5 @@ GRPO = Method(
     generates=True,
     grouped=True,
     references=references,
-    aliases="ppo; rl; group relative; gspo; dapo; rlhf; group norm",
+    aliases="rl; group relative; gspo; dapo; group norm; rlvr; group relative policy optimization",
 )  # fmt: skip

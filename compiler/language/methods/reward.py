@@ -20,5 +20,5 @@ REWARD = Method(
     scores=True,
     cuts_rows="dropped",
     head="model",
-    aliases="rm; reward model; reward modeling; rewards",
+    aliases="rm; reward model; reward modeling; rewards; bradley terry; reward model training; rm training",
 )  # fmt: skip

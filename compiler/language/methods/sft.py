@@ -45,5 +45,5 @@ SFT = Method(
         ),
     ),
     aliases="supervised; finetune; instruction; instruct; pt; cpt; pretrain; pretraining; continued pretraining; "
-    "supervised finetuning; none",
+    "supervised finetuning; none; instruction tuning; causal lm; clm; language modeling",
 )

@@ -12,11 +12,10 @@ from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import Suggestion, UnknownName
 from xpc.compiler.suggest.likeness import parts
 from xpc.compiler.suggest.meaning import SAME, Meaning
+from xpc.compiler.suggest.tables import words_of
 from xpc.grammar.record import record
 from xpc.grammar.tree import Value
 
-DENYING = {"no", "not", "dont", "disable", "disabled", "without", "skip", "off"}
-"""Words that turn a name into its opposite: `disable_x`, `x_off`."""
 REFERENCE = "`xpc list settings` prints them all"
 
 
@@ -88,7 +87,7 @@ def first_answer(case: SomeCase, steps: Iterable[Callable[[SomeCase], Suggestion
 def denied(name: str) -> str:
     """What a name denies: `packing` for `no_packing` and `packing_off`. "" if the name denies nothing."""
     written = parts(name[:80])
-    if len(written) > 1 and written[0] in DENYING:
+    if len(written) > 1 and written[0] in words_of("denying"):
         return "_".join(written[1:])
     return "_".join(written[:-1]) if len(written) > 1 and written[-1] in ("off", "disabled") else ""
 

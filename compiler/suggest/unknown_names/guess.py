@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import UnknownName
 from xpc.compiler.language.kinds import FLAG
@@ -9,6 +11,7 @@ from xpc.compiler.suggest.components import after_component
 from xpc.compiler.suggest.known_names import NEVER_LEGAL, known
 from xpc.compiler.suggest.likeness import one_mistake, parts, typo_of, weight, words
 from xpc.compiler.suggest.meaning import SAME, Meaning, meaning, name_of_four, shares_word
+from xpc.compiler.suggest.sentence import method_of
 from xpc.compiler.suggest.tables import mapped
 from xpc.compiler.suggest.unknown_names.case import is_in
 from xpc.grammar.record import evolve
@@ -27,7 +30,7 @@ def best_guess(unknown: UnknownName) -> Meaning | None:
     if guess is not None and _turns_on_another(unknown, guess):
         guess = None
     if unknown.clause is None:
-        return _after_component(unknown.name, guess)
+        return _of_a_stated_clause(unknown, guess) or _after_component(unknown.name, guess)
     for better in (_of_the_same_name, _twin_in_the_clause, _with_a_shared_word, _misspelt_in_the_clause):
         guess = better(unknown.name, unknown.clause, guess)
     return guess
@@ -48,6 +51,16 @@ def _turns_on_another(unknown: UnknownName, guess: Meaning) -> bool:
     important = {word for word in words(unknown.name[:80]) if weight(word) == 1.0}
     names = (one for one in known() if not one.path.startswith(block))
     return len(important) > 1 and any(important <= {*one.words} for one in names)
+
+
+def _of_a_stated_clause(unknown: UnknownName, guess: Meaning | None) -> Meaning | None:
+    """The setting that a name means in a clause that the spec states: `n` next to `method grpo` is `generations`."""
+    stated = re.findall(r"^(method|optimizer|schedule)[ \t]+\w", unknown.label.source.text, re.MULTILINE)
+    own = guess is not None and guess.own and guess.likeness >= SAME
+    found = (meaning(f"{clause} {unknown.name}", exact=True) for clause in stated if not own)
+    method = method_of(unknown.label.source.text)
+    rows = ((one, schema.BY_PATH[one.path]) for one in found if one is not None and one.path in schema.BY_PATH)
+    return next((one for one, row in rows if "." in row.path and (not row.methods or method in row.methods)), None)
 
 
 def _after_component(name: str, guess: Meaning | None) -> Meaning | None:
