@@ -130,7 +130,7 @@ def test_no_edit_for_a_denied_name_turns_anything_on(form):
         ("launch slurm { total_task = 16 }", "write `cpus = 16`: CPU cores of a node"),
         ("per_dataset_eval = true", "`eval.data` decides it"),
         ("lr = 20u", "write a number above 0"),
-        ("nan_check = true", "leave it out: it has no equivalent"),
+        ("nan_check = true", "leave it out: a run stops if its loss is nan"),
         ("lr = 100 steps", "`lr` takes a number, without `steps`"),
         ('lora { rank = "100 steps" }', "`rank` takes a whole number"),
         ("lora { alpha = 200% }", "write a number above 0"),
