@@ -50,5 +50,5 @@ GRPO = Method(
     generates=True,
     grouped=True,
     references=references,
-    aliases="rl; group relative; gspo; dapo; group norm; rlvr; group relative policy optimization",
+    aliases="rl; group relative; gspo; dapo; group norm; rlvr; group relative policy optimization; group rpo",
 )  # fmt: skip

@@ -25,4 +25,5 @@ KTO = Method(
                 args=("undesirable_weight",), methods=("kto",), inner=True, example="1"),
     ),
     references=references,
+    aliases="kahneman tversky; kto pairwise; unpaired preference",
 )  # fmt: skip

@@ -13,4 +13,5 @@ ORPO = Method(
     counts="pairs",
     cuts_rows="uncounted",
     head="model",
+    aliases="odds ratio; odds ratio preference optimization; odds ratio preference",
 )

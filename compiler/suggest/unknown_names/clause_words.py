@@ -62,14 +62,6 @@ def described(unknown: UnknownName, clause: str) -> Described | None:
     return Described(row, named, complete, bool(phrases) and all(len(one) > 1 for one in phrases))
 
 
-def described_anywhere(unknown: UnknownName) -> list[Setting]:
-    """The settings that a name of several words describes outside of all clauses: `bind_paths` is `launch.mounts`."""
-    if len(parts(unknown.name[:80])) < 2:
-        return []
-    found = [described(unknown, clause) for clause in schema.CLAUSES if clause not in (*schema.ADAPTERS, "freeze")]
-    return [one.row for one in found if one is not None and one.named and one.complete and not one.partial]
-
-
 def _score(row: Setting, typed: list[str], rows: list[Setting]) -> float:
     """How well a setting fits the words of a name, from 0 to the number of words. A word that only one setting of the
     clause has counts more than a word that several settings have.

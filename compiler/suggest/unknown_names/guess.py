@@ -55,9 +55,10 @@ def _turns_on_another(unknown: UnknownName, guess: Meaning) -> bool:
 
 def _of_a_stated_clause(unknown: UnknownName, guess: Meaning | None) -> Meaning | None:
     """The setting that a name means in a clause that the spec states: `n` next to `method grpo` is `generations`."""
-    stated = re.findall(r"^(method|optimizer|schedule)[ \t]+\w", unknown.label.source.text, re.MULTILINE)
+    stated = re.findall(r"^(method|optimizer|schedule)[ \t]+(\w+)", unknown.label.source.text, re.MULTILINE)
     own = guess is not None and guess.own and guess.likeness >= SAME
-    found = (meaning(f"{clause} {unknown.name}", exact=True) for clause in stated if not own)
+    ways = [f"{word} {unknown.name}" for clause, head in stated for word in (head, clause) if not own]
+    found = (meaning(one, exact=True) for one in ways)
     method = method_of(unknown.label.source.text)
     rows = ((one, schema.BY_PATH[one.path]) for one in found if one is not None and one.path in schema.BY_PATH)
     return next((one for one, row in rows if "." in row.path and (not row.methods or method in row.methods)), None)

@@ -14,8 +14,8 @@ from xpc.compiler.language.kinds import FLAG
 from xpc.compiler.suggest.components import by_last_part, by_parent, of_evaluation, with_shared_word
 from xpc.compiler.suggest.converted_values import YES, methods_with
 from xpc.compiler.suggest.extra_form import extra_suggestion
-from xpc.compiler.suggest.known_names import known_choice
-from xpc.compiler.suggest.likeness import parts
+from xpc.compiler.suggest.known_names import index, known_choice
+from xpc.compiler.suggest.likeness import parts, weight, words
 from xpc.compiler.suggest.meaning import Meaning, is_known, meaning, nearest_other_name
 from xpc.compiler.suggest.no_equivalent import advice, excluded, own_reason, without_equivalent
 from xpc.compiler.suggest.registry_names import either
@@ -23,7 +23,7 @@ from xpc.compiler.suggest.sentence import output_folder
 from xpc.compiler.suggest.tables import words_of
 from xpc.compiler.suggest.typed_form import near_settings, typed
 from xpc.compiler.suggest.unknown_names.case import REFERENCE, Case, denied, first_answer, is_in, settings_of
-from xpc.compiler.suggest.unknown_names.clause_words import described_anywhere
+from xpc.compiler.suggest.unknown_names.clause_words import described
 from xpc.compiler.suggest.unknown_names.guess import NEAR, TYPO, best_guess
 from xpc.compiler.suggest.unknown_names.setting import first_line, of_guess
 from xpc.grammar.record import evolve
@@ -148,10 +148,11 @@ def _of_a_library(case: Case) -> Suggestion | None:
     # `loss_fn.reference_policy_kl_penalty`: the last part is a setting, so only the parents are looked up in the list
     # of names without an equivalent
     family = f"{parents}.x" if in_a_block else name
+    of_family = without_equivalent(message, family) if loosely else None
     return (
         without_equivalent(message, name, loosely=False)
         or (extra_suggestion(case.unknown, message) if of_file or not (case.exact or in_a_block) else None)
-        or (without_equivalent(message, family) if loosely else None)
+        or (of_family and (_of_one_block(case) or of_family))
         or (None if case.exact else excluded(message, name))
     )
 
@@ -301,11 +302,23 @@ def _nothing_near(case: Case) -> Suggestion:
     """Suggest the settings that share a word with the name (`zero_bucket`), or list all settings of the clause. For a
     switch whose name contains a flag's name, such as `liger_fused_ops = true`, describe this flag.
     """
+    shared = with_shared_word(case.name, case.unknown.clause)
+    if not shared and (found := _of_one_block(case)) is not None:
+        return found
     flags = [row for row in schema.TABLE if row.kind is FLAG and not row.inner and row.name in parts(case.name[:80])]
     if len(flags) == 1 and not case.clause and case.typed.strip('"').lower() in YES:
         return case.says(f"write `{flags[0].name}`: {flags[0].doc}")
-    shared = with_shared_word(case.name, case.unknown.clause)
-    rows = [] if case.clause or denied(case.name) else described_anywhere(case.unknown)
-    if len(rows) == 1:
-        return evolve(of_guess(case.unknown, Meaning(rows[0].path)), edit=None)
     return case.says(f"write {either(shared)}" if shared else settings_of(case.clause))
+
+
+def _of_one_block(case: Case) -> Suggestion | None:
+    """Handle a name that describes a setting of one block, wherever it stands: `score_callables` is `rewards`."""
+    names, with_word, _ = index()
+    own = [] if denied(case.name) else [word for word in words(case.name[:80]) if weight(word) == 1.0]
+    blocks = {names[number].path.rpartition(".")[0] for word in own for number in with_word.get(word, ())} - {""}
+    switches = {row.path for row in schema.TABLE if row.kind is FLAG and row.name not in own}
+    found = [one for block in sorted(blocks - switches) if (one := described(case.unknown, block)) is not None]
+    sure = [one for one in found if one.named and one.complete and not one.partial]
+    if len(sure) != 1:
+        return None
+    return evolve(of_guess(case.unknown, Meaning(sure[0].row.path, own=True)), edit=None)
