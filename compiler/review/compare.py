@@ -270,8 +270,10 @@ def _headline(found: Difference, settings: str, memory: str) -> str:
         facts = [_moved(each) for each in found.facts[:SHOWN]] if not files else []
         return f"{CODE}: {'; '.join(filter(None, (summary(found.packages), *named, *facts)))}"
     first = settings or _others(found)
-    codes = [each.split(" ")[1] for each in found.new if each.startswith("warning ")]
-    warnings = Counter(code for code in codes if not memory or code not in ABOUT_MEMORY)
+    # a warning that the old run has with other numbers, such as another number of rows, is not new
+    warnings = _warnings(found.new) - _warnings(found.gone)
+    for code in ABOUT_MEMORY if memory else ():
+        del warnings[code]
     more = ", ".join(f"{code} ({count})" if count > 1 else code for code, count in warnings.items())
     new = f"new warning{'s' if warnings.total() > 1 else ''} {more}" if warnings else ""
     stacks = _stack_summary(found) if found.across else ""
@@ -279,6 +281,10 @@ def _headline(found: Difference, settings: str, memory: str) -> str:
     rows = [_rows(found.contents)] if found.contents else []
     outside = [*rows, *found.images, *map(_moved, found.models[:1])] if settings else []
     return "; ".join(filter(None, (first + stacks, *outside, packages, memory, new)))
+
+
+def _warnings(found: Iterable[str]) -> Counter[str]:
+    return Counter(one.split(" ")[1] for one in found if one.startswith("warning "))
 
 
 def _rows(contents: Sequence[str]) -> str:

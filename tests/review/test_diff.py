@@ -548,6 +548,15 @@ def test_the_first_line_shows_the_part_that_differs(tmp_path):
     assert (before[-2:], after.split(";")[0][-2:], len(found["headline"]) < 100) == ('a"', 'b"', True)
 
 
+def test_a_warning_with_other_numbers_is_not_new(tmp_path):
+    rows = [json.dumps({"prompt": f"{number}?", "completion": "yes"}) + "\n" for number in range(12)]
+    put(tmp_path, {"a.jsonl": "".join(rows), "b.jsonl": "".join(rows[:8])})
+    before, after = (spec(train=f'qwen2.5-0.5b on "{name}.jsonl" for 9 epochs', batch="gbs=8 micro=1") for name in "ab")
+    found, _, group = consequences(tmp_path, before, after)
+    assert any(one.startswith("warning XP182 ") for one in group["new"])
+    assert "XP182" not in found["headline"]
+
+
 def test_the_first_line_names_new_warnings(tmp_path):
     before, after = (
         spec(),
