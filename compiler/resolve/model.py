@@ -126,6 +126,9 @@ class _Search:
         model = Model(self.label, None, path, self.revision, self.facts, self.known, config=self.config)
         if wrong:
             return model
+        if all(self.workspace.kind(f"{folder}/{name}") for name in ("config.json", "adapter_config.json")):
+            why = f"`{path[:80]}` contains an adapter next to a model, and transformers would load both"
+            self._refuse(why, "move adapter_config.json and the adapter's weights to another folder")
         of_run = _of_run(folder, self.label, self.workspace, self.problems)
         return _with_tokenizer(evolve(model, of_run=of_run), folder, self.workspace)
 

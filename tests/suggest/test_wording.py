@@ -3,7 +3,7 @@ that can be typed.
 """
 
 import pytest
-from compile_support import HEAD, checked, codes, errors, put, shown
+from compile_support import HEAD, LOCAL_MODEL, checked, codes, errors, put, shown
 from extra_arguments import NUMBER
 
 from xpc.compiler.explain.texts import explain
@@ -175,6 +175,19 @@ def test_a_misspelt_folder_is_corrected_to_one_with_a_model(tmp_path):
         helps += [one.help for one in checked(text, str(tmp_path)).problems if one.code == "XP118"]
     assert helps[0].startswith("name an existing folder")
     assert helps[1:] == ['name `"llama"`, which is here']
+
+
+@pytest.mark.parametrize("clause", ["", "lora\n", 'lora(from="both")\n'])
+def test_a_model_with_an_adapter_in_its_folder_is_refused(tmp_path, clause):
+    """transformers 5.23 adds the adapter to the model. 4.57 and 4.52 load the model that adapter_config.json names, and
+    not the weights in the folder.
+    """
+    put(tmp_path, {f"both/{name}": data for name, data in LOCAL_MODEL.items()})
+    text = f'train "both" on alpaca for 1 epochs with 1 x h100-80gb bf16 gbs=8 micro=1 seq=1024\n{clause}'
+    assert "XP118" not in codes(checked(text, str(tmp_path)))
+    put(tmp_path, {"both/adapter_config.json": "{}"})
+    found = [one for one in checked(text, str(tmp_path)).problems if one.code == "XP118"]
+    assert ["an adapter next to a model" in one.message for one in found] == [True]
 
 
 def test_quoted_hub_ids_are_reported_from_paths():

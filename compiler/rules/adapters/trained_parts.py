@@ -253,7 +253,7 @@ def several_of_one_name(spec: Spec) -> Iterator[Finding]:
 def tied_part(spec: Spec) -> Iterator[Finding]:
     """`targets` and `modules_to_save` should not name embeddings or an output head that are tied, unless the run merges
     the adapters (`save { merge }`). Tied embeddings and head share one weight, but an adapter changes only one of the
-    two.
+    two. With `freeze`, `except_modules` should name both or neither, because both are trained.
 
     Why it is bad: if an adapter on tied embeddings is merged later with peft's `merge_and_unload`, its change is added
     to the shared weight, so both embeddings and head change. An adapter that is never merged works correctly. `save {
@@ -266,9 +266,16 @@ def tied_part(spec: Spec) -> Iterator[Finding]:
 
     Source: peft 0.21, 0.18 and 0.17 `tuners/tuners_utils.py`; confirmed by running it.
     """
-    facts = spec.model.facts
+    facts, kept = spec.model.facts, {*TABLES} & {*spec.names("freeze.except_modules")}
     if facts is None or not facts.tied or spec.flag("save.merge"):
         return
+    if kept and not (kept & {*HEADS} and kept - {*HEADS}) and not spec.method.scores:
+        yield Finding(
+            spec.location("freeze.except_modules", "one weight of embeddings and head"),
+            f"{spec.model.name} ties its embeddings to its head, so both are trained",
+            f"name both, or leave {min(kept)} out",
+            (spec.model.label,),
+        )
     paths: tuple[NamesPath, ...] = ("lora.targets", "lora.modules_to_save")
     for path in paths if spec.stack.facts.tied_by_config else paths[:1]:
         tied = [one for one in spec.names(path) if one.rpartition(".")[2] in TABLES]

@@ -184,11 +184,17 @@ def always_one(spec: Spec) -> Iterator[Finding]:
         )
 
 
+DROPOUTS = (
+    "dropout", "attention_dropout", "hidden_dropout", "resid_dropout", "resid_pdrop", "embd_pdrop", "attn_pdrop",
+)  # fmt: skip
+"""Keys of config.json that state the share of numbers that a model drops while it trains."""
+
+
 @rule("XP628", "dropout-in-ratios", "warning")
 def dropout_in_ratios(spec: Spec) -> Iterator[Finding]:
-    """Adapters with dropout should not be trained with importance ratios. A run computes importance ratios if it takes
-    several optimizer steps on the same completions, or if vLLM generates the completions. For grpo and rloo, the
-    default of `dropout` is 0.
+    """Adapters or models with dropout should not be trained with importance ratios. A run computes importance ratios if
+    it takes several optimizer steps on the same completions, or if vLLM generates the completions. For grpo and rloo,
+    the default of `dropout` is 0. A model has dropout if its config.json says so, as that of GPT-2 (`resid_pdrop`).
 
     Why it is bad: the old and the new probabilities are computed with different neurons dropped, so ratios differ from
     1 before the model has changed, and tokens are clipped at random.
@@ -197,14 +203,23 @@ def dropout_in_ratios(spec: Spec) -> Iterator[Finding]:
 
     Source: trl 1.16 `grpo_trainer.py` (`old_per_token_logps` of a model in training mode); confirmed by running it.
     """
-    dropout, rounds = spec.get("lora.dropout"), spec.get("method.steps_per_generation")
+    dropout, rounds = spec.get("lora.dropout") if spec.lora else 0, spec.get("method.steps_per_generation")
+    own = next((name for name in DROPOUTS if spec.model.config.get(name)), None)
     several = isinstance(rounds, int) and rounds > spec.integer("batch.accum")
     reused = several or (spec.get("method.iterations") or 1) > 1 or spec.flag("method.vllm")
-    if not spec.lora or not dropout or not reused or spec.extra_value("trl", "disable_dropout") is True:
+    if not reused or spec.extra_value("trl", "disable_dropout") is True:
         return
-    yield Finding(
-        spec.location("lora.dropout"),
-        "dropout of the adapters changes the importance ratios",
-        write("dropout = 0"),
-        (spec.label("method", "the method"),),
-    )
+    if dropout:
+        yield Finding(
+            spec.location("lora.dropout"),
+            "dropout of the adapters changes the importance ratios",
+            write("dropout = 0"),
+            (spec.label("method", "the method"),),
+        )
+    if own is not None:
+        yield Finding(
+            spec.model.label,
+            f"dropout of the model (`{own}` in its config.json) changes the importance ratios",
+            "write `extra trl { disable_dropout = true }`",
+            (spec.label("method", "the method"),),
+        )
