@@ -115,7 +115,7 @@ class Clauses(Collector):
             from xpc.compiler.language.expand.missing_equals import stray_value
 
             rows = clause == "eval" and isinstance(node, Ref | String | List)
-            message, help, edit = stray_value(clause or "", self.typed(node.span), rows)
+            message, help, edit = stray_value(clause or "", self.typed(node.span), rows, self.out.items)
             self.problem("XP104", message, node.span, help=help, edit=edit)
 
     def valued(self, node: Value, other: Value, form: str) -> None:

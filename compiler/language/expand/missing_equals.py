@@ -6,7 +6,7 @@ This module is imported only if a value without `=` follows the name of a settin
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from xpc.compiler.language import schema
 from xpc.compiler.language.kinds import FLAG
@@ -130,15 +130,19 @@ def implied_setting(clause: str, typed: str) -> str:
     return f"every = {WHEN[typed]}" if clause in ("eval", "save") and typed in WHEN else ""
 
 
-def stray_value(clause: str, typed: str, rows: bool) -> tuple[str, str, str | None]:
+def stray_value(clause: str, typed: str, rows: bool, written: Collection[str]) -> tuple[str, str, str | None]:
     """The finding for a value in a clause that lacks the name of its setting: the message, the help and the edit. For
-    `eval 5%`, the help shows each setting that may have a share. `rows` is true if the value may be rows of `eval`.
+    `eval 5%`, the help shows each setting that may have a share and is not `written` above. `rows` is true if the value
+    may be rows of `eval`.
     """
     form = implied_setting(clause, typed) or (f"data = {typed}" if rows else "")
-    if rows:
+    form = "" if f"{clause}.{form.partition(' ')[0]}" in written else form
+    if rows and form:
         edit = form if len(form) < 60 else None
         return "a value in `eval` needs the name of its setting", f"write `eval {{ {form} }}`", edit
-    shares = [f"{row.name}={typed}" for row in schema.children(clause) if row.kind.name in SHARES]
-    shares += [f"data(holdout={typed})` outside of `eval"] if clause == "eval" else []
+    shares = [
+        f"{row.name}={typed}" for row in schema.children(clause) if row.kind.name in SHARES and row.path not in written
+    ]
+    shares += [f"data(holdout={typed})` outside of `eval"] if clause == "eval" and "data.holdout" not in written else []
     ways = (shares if typed.endswith("%") and not form else []) or [form or "name=value"]
     return f"`{typed}` is a value without a setting", "write " + " or ".join(f"`{one}`" for one in ways), form or None
