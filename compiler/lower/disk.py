@@ -16,11 +16,11 @@ from xpc.compiler.data.row_counts import steps_of_rows, trained
 from xpc.compiler.lower.arguments import best
 from xpc.compiler.lower.dtypes import DTYPES
 from xpc.compiler.lower.method import lora_section
+from xpc.compiler.plan.from_spec import adapters_of
 from xpc.compiler.plan.optimizer_states import optimizer_states
-from xpc.compiler.registry.linear_layers import layer_parameters, lora_parameters, shared_parameters, tables
+from xpc.compiler.registry.linear_layers import lora_parameters
 from xpc.compiler.registry.types import ModelFacts
 from xpc.compiler.spec import Spec
-from xpc.compiler.stacks.fused_experts import adapter_layers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def disk(spec: Spec) -> Disk | None:
         # the head of a reward model has a single output instead of one for each token of the vocabulary
         params -= facts.vocab * facts.hidden
     weight, trained = _weight(spec), _trained(spec, facts, params)
-    saved = trained + (_shared(spec, facts) if trained else 0) if spec.lora else params
+    saved = trained + adapters_of(spec, weight).shared if spec.lora and trained else trained if spec.lora else params
     sharded = spec.sharded_by_fsdp and spec.text("strategy.state_dict") != "full"
     model = saved * weight
     full = optimizer_states(spec, facts, trained, weight)
@@ -82,46 +82,21 @@ def _weight(spec: Spec) -> int:
 
 
 def _trained(spec: Spec, facts: ModelFacts, params: int) -> int:
-    """The number of trained parameters. 0 if the number is unknown, as with frozen parts, rotations (OFT) or
-    experts.
+    """The number of trained parameters: with adapters, theirs and those of `modules_to_save`. 0 if the number is
+    unknown, as with frozen parts, rotations (OFT), or adapters other than LoRA on experts.
     """
-    if spec.flag("freeze") or spec.flag("oft"):
+    if spec.flag("freeze") or spec.flag("oft") or (spec.lora and facts.experts and not spec.low_rank):
         return 0
     if spec.lora:
-        return adapters(spec, facts)
+        return round(adapters_of(spec, 4).params)
     return facts.language_params if spec.reads_images else params
-
-
-def adapters(spec: Spec, facts: ModelFacts) -> int:
-    """The number of trained parameters in a run with adapters: the parameters of the adapters, and of the modules in
-    `modules_to_save`. 0 if the number is unknown.
-    """
-    if not spec.low_rank and facts.experts:
-        return 0
-    linear, _ = adapter_layers(spec.stack, facts, spec.get("lora.targets"), spec.names("lora.parameters"))
-    if spec.low_rank:
-        matrices = lora_parameters(facts, spec.integer("lora.rank"), linear, spec.flag("lora.dora"))
-    else:
-        matrices = facts.layers * layer_parameters(spec.adapter, spec.integer("lora.rank"), linear)
-    return matrices + tables(spec.names("lora.modules_to_save")) * facts.vocab * facts.hidden
-
-
-def _shared(spec: Spec, facts: ModelFacts) -> int:
-    """The number of parameters in the random matrices that all layers of VeRA share. A checkpoint contains these
-    matrices.
-    """
-    if not spec.flag("vera"):
-        return 0
-    linear, _ = adapter_layers(spec.stack, facts, spec.get("lora.targets"))
-    return shared_parameters(spec.integer("lora.rank"), linear)
 
 
 def _initial(spec: Spec, facts: ModelFacts, weight: int) -> int:
     """The bytes, in float32, of the matrices with which PiSSA or OLoRA starts. A checkpoint contains these matrices."""
     if not spec.changes_base:
         return 0
-    linear, _ = adapter_layers(spec.stack, facts, spec.get("lora.targets"))
-    return lora_parameters(facts, spec.integer("lora.rank"), linear) * (2 * 4 - weight)
+    return lora_parameters(facts, spec.integer("lora.rank"), adapters_of(spec, 4).linear) * (2 * 4 - weight)
 
 
 def _checkpoints(spec: Spec) -> int:

@@ -41,18 +41,12 @@ class Change:
     than the plan of the unchanged run.
 
     `pace` is the ratio of the changed run's tokens per second to the unchanged run's, or None if no speed is predicted.
-    The ratio ignores the cost of offloading, which was not measured.
     """
 
     settings: Settings
     plan: Plan
     pace: float | None
     follows: Settings = field(factory=dict)
-
-    @property
-    def known_pace(self) -> float | None:
-        """The relative speed `pace`. None if the change turns on offloading, whose cost is unknown."""
-        return None if "strategy.offload" in self.settings else self.pace
 
     @property
     def typed(self) -> list[str]:
@@ -89,7 +83,7 @@ def effect(one: Change) -> str:
         parts.append(one.plan.verdict)
     if "strategy.offload" in one.settings:
         parts.append("slower: offloaded states cross the host's bus")
-    pace = one.known_pace
+    pace = one.pace
     if pace is not None and pace >= 2:
         parts.append(f"{pace:.1f} times as fast")
     elif pace is not None and abs(pace - 1) >= 0.005:

@@ -82,8 +82,7 @@ def load_of(spec: Spec) -> Load:
         frozen=_other_models(spec, facts.params * stored) / (shard if stage == 3 else 1),
         evaluated=_evaluated(spec),
         generates=micro * length * rounds if _writes(spec) else 0,
-        reserved=0.0 if spec.flag("method.vllm.sleep") else _vllm(spec, gpu.memory_gib * 2**30),
-        wakes=_vllm(spec, gpu.memory_gib * 2**30) if spec.flag("method.vllm.sleep") else 0.0,
+        **{"wakes" if spec.flag("method.vllm.sleep") else "reserved": _vllm(spec, gpu.memory_gib * 2**30)},
         layerwise=name in (*FUSED, *LAYERWISE),
         scored=(spec.get("method.max_completion") or 0) if spec.online else 0,
         selective=spec.flag("memory.checkpointing.selective"), layers=layers, stack=spec.stack.name,
@@ -106,7 +105,7 @@ def _weights(spec: Spec, facts: ModelFacts, engine: str) -> tuple[float, Adapter
         # accelerate upcasts trained weights under mixed precision (accelerator.py, fsdp_utils.py)
         return 4.0 if half and engine == "fsdp" else stored, None
     kind = adapter_dtype(spec) or spec.text("model.dtype")
-    adapters = _adapters(spec, stored if engine == "deepspeed" else 4.0 if kind == "fp32" else 2.0)
+    adapters = adapters_of(spec, stored if engine == "deepspeed" else 4.0 if kind == "fp32" else 2.0)
     if spec.bits:
         stored = _quantized(spec, facts, spec.bits, 4 if tables_dtype(spec) == "fp32" else 2)
     return stored, adapters
@@ -147,7 +146,8 @@ def _moments(spec: Spec, facts: ModelFacts, trained: float, own: float) -> float
     return state_bytes(spec, facts, trained, own) / max(1.0, trained)
 
 
-def _adapters(spec: Spec, element: float) -> Adapters:
+def adapters_of(spec: Spec, element: float) -> Adapters:
+    """The adapters of a run, whose parameters have `element` bytes each."""
     facts = spec.model.facts
     assert facts is not None  # the caller has checked that the model's sizes are known
     rank, kind = spec.get("lora.rank"), "dora" if spec.flag("lora.dora") else "lora" if spec.low_rank else spec.adapter

@@ -247,9 +247,8 @@ def _phases(load: Load, held: States, layer: float, largest: float) -> dict[str,
     computed = 2 if load.engine == "fsdp" and load.shard > 1 else 1
     kept_adapters = each * (computed if load.checkpointing else layers)
     # the backward pass begins at the head, so the head's gradient exists during every decoder layer's backward pass
-    first = min(held.gradients, float(facts.vocab * facts.hidden * load.element)) if load.loss != "score" else 0.0
-    if load.adapters is not None:
-        first = float(load.adapters.head * load.adapters.element)
+    first = 0.0 if load.loss == "score" else min(held.gradients, float(facts.vocab * facts.hidden * load.element))
+    first = first if load.adapters is None else float(load.adapters.head * load.adapters.element)
     out: dict[str, dict[str, float]] = {
         "load": {"weights": held.weights, "other models": load.frozen},
         "forward": {

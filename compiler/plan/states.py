@@ -73,10 +73,8 @@ def states(load: Load) -> States:
         # The weights of two layers are gathered at a time: those of the current and those of the next layer. Embedding
         # and head stay gathered, because FSDP does not reshard the root module after the forward pass, and their
         # gradients are reduced in full.
-        outside = _outside(facts)
-        each = gathered_weight(load)
-        layers = 2 if load.reshards else facts.layers
-        gathered = layers * facts.layer_params * each + outside * load.element if shard > 1 and load.stage == 3 else 0.0
+        layers = facts.layer_params * gathered_weight(load) * (2 if load.reshards else facts.layers)
+        gathered = layers + _outside(facts) * load.element if shard > 1 and load.stage == 3 else 0.0
         # bitsandbytes keeps the scales of 4-bit weights in `quant_state`, which FSDP does not shard
         if adapters is not None and adapters.bits == 4 and spread[3] > 1:
             packed = facts.layers * facts.layer_params * (packed_bytes(4, adapters.nested) - 0.5)

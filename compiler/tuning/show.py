@@ -240,7 +240,7 @@ def table(plan: Plan) -> dict[str, object]:
                 "also": one.also,
                 "verdict": one.plan.verdict,
                 "peak_allocated_bytes": None if one.plan.peak is None else _rounded(one.plan.peak),
-                "pace": None if one.known_pace is None else round(one.known_pace, 3),
+                "pace": None if one.pace is None else round(one.pace, 3),
             }
             for one in alternatives(plan)
         ],

@@ -39,10 +39,8 @@ def least(spec: Spec) -> float:
 
 def oversized_states(spec: Spec) -> float:
     """The bytes of the model states in each process, if they need more memory than its GPU has; otherwise 0."""
-    gpu = spec.hardware.gpu
-    if gpu is None or any(
-        "master_weights" in one or "optimizer_states" in one for one in spec.extra.get("deepspeed", {})
-    ):
+    gpu, names = spec.hardware.gpu, " ".join(spec.extra.get("deepspeed", {}))
+    if gpu is None or "master_weights" in names or "optimizer_states" in names:
         return 0.0
     held = least(spec)
     return held if held > gpu.memory_gib * GIB else 0.0
