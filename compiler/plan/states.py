@@ -62,7 +62,7 @@ def states(load: Load) -> States:
             # Stage 3 fills one bucket from start to end. Up to three reductions are unfinished at a time
             # (max_param_reduce_events), each with the bucket's gradients and a copy. In the optimizer's step, the
             # gradients of a sub-group are copied, and the copy is converted to fp32 (_prepare_fp32_grad_for_sub_group).
-            communication = (1 + 3 * 2) * bucket
+            communication = bucket + 3 * 2 * min(bucket, trained * load.element)
             temporary += (4.0 + load.element) * min(trained / shard, SUB_GROUP) + bucket
             gathered = min(2 * facts.layer_params + _outside(facts) / 2, 1e9 + facts.layer_params) * load.element
             gathered *= shard > 1

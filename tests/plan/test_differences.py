@@ -49,6 +49,9 @@ SAVED = "ddp\nlora(rank=16, modules_to_save=[{}])"
     ("fsdp1", "fsdp1(reshard=false)", CHATS, "backward", "gathered weights", 2 * (LAYERS - 2) * LAYER),
     ("zero2", "zero2(reduce_bucket=500000000)", CHATS, "backward", "communication", 2 * 2 * (5e8 - WIDTH**2)),
     ("zero3", "zero3(reduce_bucket=500000000)", CHATS, "backward", "communication", 7 * 2 * (5e8 - WIDTH**2)),
+    # a bucket of adapters' gradients is not full
+    ("zero3\nlora(rank=16)", "zero3(reduce_bucket=500000000)\nlora(rank=16)", CHATS, "backward", "communication",
+     2 * (5e8 - WIDTH**2) + 6 * 2 * (16 * 2_523_136 - WIDTH**2)),
     ("zero3(offload=optimizer)", "zero3", CHATS, "evaluate", "gradients", 2 * PARAMS / 8),
     ("zero3(offload=optimizer)", "zero3", CHATS, "save", "gradients", 2 * PARAMS / 8),
     ("zero3\nmethod reward", "zero3\nmethod dpo", PAIRS, "step", "optimizer", 8 * TABLE / 8),
