@@ -92,9 +92,8 @@ def _has(spec: Spec, name: str, wanted: object) -> bool:
     else:
         path: Path = name  # type: ignore[assignment]  # from the table, which a test checks
         value = spec.get(path)
-        # `method.loss` may list several losses; only the first loss is compared with `wanted`
-        if isinstance(value, tuple):
-            value = next(iter(getattr(one, "name", one) for one in value), None)
+        if isinstance(value, tuple) and isinstance(wanted, list):  # `method.loss` may list several losses
+            return any(getattr(one, "name", one) in wanted for one in value)
     return value is not None if wanted == SET else isinstance(wanted, list) and value in wanted
 
 

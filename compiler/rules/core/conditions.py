@@ -219,7 +219,8 @@ def batched_evaluation(spec: Spec) -> bool:
 
 def has_advisory(spec: Spec) -> bool:
     """True if the rule XP940 may report an advisory for the spec. The rule's advisories are about ZeRO's reduction,
-    accumulation, a fused loss, masked or truncated completions, evaluations in batches, and weight decay of norms.
+    accumulation, fused and other losses, masked or truncated completions, evaluations in batches, and weight decay
+    of norms.
     """
     if batched_evaluation(spec):
         return True
@@ -232,5 +233,5 @@ def has_advisory(spec: Spec) -> bool:
     if spec.zero_stage and spec.integer("batch.accum") > 1 and spec.stack.facts.zero_counts_micro_batches:
         return True
     special = spec.extra_value("trl", "use_liger_loss") is not None or spec.get("method.mask_truncated") is True
-    special = special or spec.flag("method.vllm")
+    special = special or spec.flag("method.vllm") or spec.written("method.loss")
     return spec.get("method") != "sft" and (special or spec.integer("batch.accum") > 1)

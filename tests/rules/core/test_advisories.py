@@ -74,6 +74,9 @@ SHOWN = {
         spec("target trl-0.24", "method dpo", "extra trl {\n  use_liger_loss = true\n}",
              train=PAIRS, strategy="ddp"),
     ),
+    "running-mean-of-bco": (
+        "running-mean-of-bco", "XP940", spec("target trl-0.24", "method dpo(loss=[sigmoid, bco_pair])", train=PAIRS),
+    ),
     "vllm-truncated-sampling": (
         "vllm-truncated-sampling", "XP940",
         spec("target trl-0.24", "method grpo(rewards=[accuracy], vllm, top_p=0.8)",
