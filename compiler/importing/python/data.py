@@ -50,6 +50,8 @@ class Data:
     held: str = ""
     last: bool = False
     """Whether the held-out rows are the last rows, and not random rows."""
+    drawn_otherwise: bool = False
+    """Whether the script draws the held-out rows with a seed, but not as a bundle draws them."""
     after_holdout: bool = False
     """Whether the script first holds rows out and then selects some of the remaining rows."""
     conversations: bool = False
@@ -146,7 +148,10 @@ def _step(machine: Machine, out: Data, step: Object) -> None:
         # the first argument of scikit-learn's function is the rows, and not `test_size`
         frame = step.path.startswith("sklearn.")
         out.holdout = step.argument("test_size", None if frame else 0) or Argument(0.25, step.location)
-        out.seed = step.keywords.get("random_state" if frame else "seed") or out.seed
+        first, seed = out.seed, step.keywords.get("random_state" if frame else "seed")
+        # a bundle shuffles the rows with its seed, and then splits them with this seed, as the handbook's script does
+        out.drawn_otherwise = seed is not None and (frame or first is None or first.value != seed.value)
+        out.seed = seed or first
         order = step.keywords.get("shuffle")
         out.shuffled |= order is None or order.value is not False
         if "train_size" in step.keywords and "test_size" not in step.keywords:

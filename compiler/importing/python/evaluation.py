@@ -25,6 +25,9 @@ def hold_out(draft: Draft, data: Data) -> None:
         if data.last:
             why = "the script holds out the last rows; the spec holds out as many rows, drawn with the seed"
             draft.differs("train_dataset", why, found)
+        elif data.drawn_otherwise:
+            why = "the spec holds out other rows, as many as the script, because it shuffles the rows before the split"
+            draft.differs("train_dataset", why, found)
         number = value if isinstance(value, int | float) and not isinstance(value, bool) else 0
         if 0 < number < LARGEST and (number < 1 or number == int(number)):
             draft.put("data.holdout", Amount("share", number) if number < 1 else Amount("count", int(number)), found)

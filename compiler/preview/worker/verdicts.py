@@ -75,7 +75,7 @@ def _name(read: Read) -> str:
 
 def _nothing(read: Read) -> Iterator[Verdict]:
     if not any(read.one.learned):
-        requested = read.session.stated.get("assistant_only_loss")
+        requested = read.session.stated.get("assistant_only_loss") and not read.one.cut
         help = (
             "name a chat_template with {% generation %} marks around the answers, or remove assistant_only"
             if requested

@@ -395,6 +395,19 @@ def test_rows_that_are_selected_before_a_split_do_not_shorten_the_evaluation(
     assert warned(found, "the spec evaluates on all of them") == reported
 
 
+@pytest.mark.parametrize(("first", "seed", "reported"), [
+    ("", ", seed=7", True),
+    (".shuffle(seed=3)", ", seed=7", True),
+    (".shuffle(seed=7)", ", seed=7", False),
+    ("", "", False),
+])  # fmt: skip
+def test_held_out_rows_that_a_bundle_draws_otherwise_are_reported(first: str, seed: str, reported: bool) -> None:
+    """A bundle shuffles the rows with its seed, and then splits them with the same seed, as the handbook's script."""
+    body = f"parts = data{first}.train_test_split(test_size=0.1{seed})\ndata, held = parts['train'], parts['test']\n"
+    found = script(body, arguments=", eval_strategy='epoch'", more=", eval_dataset=held")
+    assert warned(found, "the spec holds out other rows") == reported
+
+
 UNSLOTH = """
 from unsloth import FastLanguageModel
 from unsloth.chat_templates import {name}
