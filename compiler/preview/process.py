@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -44,6 +45,8 @@ FEW = 4 * 2**20
 """The largest size in bytes of a data file that is copied for a preview of a few rows. Copying a larger file would take
 seconds.
 """
+COPY = re.compile(r"\bfiles/(\S*?)(?:-[0-9a-f]{8})+(?=\.\w)")
+"""Matches the name of a copied file in a bundle: `files/reward-1a2b3c4d.py`."""
 WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "worker", "start.py")
 
 
@@ -247,9 +250,12 @@ def ask(
 
 
 def _with_slugs(answer: dict[str, Any]) -> dict[str, Any]:
-    """Add the slug and the severity of each finding to the worker's answer."""
+    """Add the slug and the severity of each finding to the worker's answer. A message names a file of the spec, and not
+    its copy in the bundle.
+    """
     for row in answer["rows"]:
         for one in row["verdicts"]:
+            one["message"] = COPY.sub(r"\1", one["message"])
             one["slug"], severity = CODES.get(one["code"]) or _of_rule(one["code"])
             one.setdefault("severity", severity)
     return answer

@@ -12,7 +12,7 @@ import pytest
 from preview_samples import ANSWER, QUESTION, TALK, WRONG, found, row, sequence
 
 from xpc.compiler.files.inputs import UsageError
-from xpc.compiler.preview import command, golden
+from xpc.compiler.preview import command, golden, process
 from xpc.compiler.preview.html import page
 from xpc.compiler.preview.show import as_json, common_tokens, text
 from xpc.compiler.preview.worker import tokens
@@ -279,3 +279,9 @@ def test_golden_below_a_file_is_an_error(tmp_path: object) -> None:
         handle.write("not a folder")
     with pytest.raises(UsageError, match="cannot be written"):
         golden.compare(os.path.join(path, "run.preview"), found(TALK), False)
+
+
+def test_a_message_names_the_file_of_the_spec_and_not_its_copy() -> None:
+    one = {"code": "XP588", "help": "", "message": "an error in line 2 of files/my-reward-1a2b3c4d.py, with row 0"}
+    process._with_slugs({"rows": [{"verdicts": [one]}]})
+    assert one["message"] == "an error in line 2 of my-reward.py, with row 0"
