@@ -101,7 +101,8 @@ def _end_of(joined: str, start: str, location: int) -> int | None:
     """
     if joined.startswith(start):
         return len(start)
-    at = joined.find(start[:200], 0, 264)
+    first = start[:200]
+    at = joined.find(first, 0, 63 + len(first))
     return (
         at + len(start) if at >= 0 and joined[at : at + len(start)] == start and at + len(start) >= location else None
     )
