@@ -50,7 +50,7 @@ def _derived_gbs(of: OpenSpec, world: int, micro: int | None, accum: int | None)
     if of.method.grouped:
         unit = lcm(unit, of.get("method.generations") or 1)  # a step must have complete groups of completions
     gbs = max(1, round(DEFAULT_GBS / unit)) * unit
-    why = f"the multiple of {unit} nearest to {DEFAULT_GBS}"
+    why = f"the multiple of {unit} nearest to {DEFAULT_GBS}" if unit > 1 else "a usual global batch"
     of.set("batch.gbs", gbs, why, DEFAULT)
     of.note(
         "batch.gbs", f"the spec states no global batch: xpc takes gbs={gbs}, {why}", f"`gbs={gbs}` states this choice"
