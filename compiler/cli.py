@@ -14,7 +14,7 @@ from importlib import import_module
 from types import SimpleNamespace
 
 from xpc.compiler import __version__
-from xpc.compiler.commands import APART, COMMANDS, LATER
+from xpc.compiler.commands import APART, COMMANDS, LATER, OTHER_WORDS
 from xpc.compiler.files.inputs import SpecError, UsageError, located, located_silences, open_spec, read_spec
 from xpc.compiler.files.streams import Guarded, Unwritable
 from xpc.compiler.render import FORMATS, render
@@ -89,7 +89,7 @@ def _run(arguments: list[str]) -> int:
     if arguments[0] in APART:
         return _run_module(arguments[0], arguments[1:])
     if not arguments[0].startswith("-") and arguments[0] not in (*COMMANDS, *LATER):
-        near = nearest(arguments[0], COMMANDS)
+        near = OTHER_WORDS.get(arguments[0]) or nearest(arguments[0], COMMANDS)
         suggestion = f": did you mean `xpc {near}`?" if near else ";"
         raise UsageError(f"there is no command `{arguments[0]}`{suggestion} the commands are {', '.join(COMMANDS)}")
     options = _options(arguments)

@@ -46,5 +46,10 @@ COMMANDS = {
     "doctor": "check whether this machine is ready for runs",
 }
 """Maps each command to its description in `xpc --help`."""
+OTHER_WORDS = {
+    "convert": "import", "format": "fmt", "lint": "check", "review": "diff", "run": "compile", "train": "compile",
+    "validate": "check",
+}  # fmt: skip
+"""Maps words that other tools have for a command to the command."""
 LATER = ("sweep",)
 """Names that are reserved for commands that xpc may get later."""

@@ -74,10 +74,11 @@ def test_an_explanation_has_the_main_fact(name, text):
     assert text in (explain(name) or "")
 
 
-def test_misspelled_command_lists_the_commands(capsys):
-    assert main(["chek", "x.xp"]) == 2
+@pytest.mark.parametrize(("word", "command"), [("chek", "check"), ("review", "diff"), ("train", "compile")])
+def test_misspelled_command_lists_the_commands(word, command, capsys):
+    assert main([word, "x.xp"]) == 2
     reported = capsys.readouterr().err
-    assert "did you mean `xpc check`?" in reported
+    assert f"did you mean `xpc {command}`?" in reported
     assert "sweep" not in reported
     assert all(name in reported for name in COMMANDS)
 
