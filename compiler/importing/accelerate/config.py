@@ -195,27 +195,17 @@ def _mixed(draft: Draft, entry: Entry) -> None:
 STAGE = re.compile(r"(?:zero|stage|z)[-_]?([0123])(?![0-9])")
 
 
-def _by_its_name(draft: Draft, entry: Entry, name: str) -> None:
-    """Take the ZeRO stage from the name of a DeepSpeed file that does not exist here, such as `ds_z3.json`."""
-    stage = STAGE.search(name.rpartition("/")[2].lower())
-    if stage is None or "offload" in name:
-        draft.error(entry, "the file does not exist", "`--deepspeed FILE` names it")
-        return
-    draft.put("strategy", zero.STAGES[int(stage[1])], entry)
-    draft.differs("deepspeed", f"`{name}` does not exist: the spec takes the ZeRO stage from its name, and the "
-                  "rest from DeepSpeed's defaults (`--deepspeed FILE` names the file)", entry)  # fmt: skip
-
-
-def missing_launch(draft: Draft, entry: Entry, name: str) -> bool:
-    """Take the ZeRO stage from the name of accelerate's file, such as `zero3.yaml`, because the file itself does not
-    exist here. Returns False if the name contains no stage.
+def stage_of_name(draft: Draft, entry: Entry, name: str, tool: str) -> bool:
+    """Take the ZeRO stage from the name of a file of DeepSpeed or accelerate that does not exist here, such as
+    `ds_z3.json`. Returns False if the name contains no stage. `tool` is `DeepSpeed` or `accelerate`.
     """
     stage = STAGE.search(name.rpartition("/")[2].lower())
     if stage is None or "offload" in name:
         return False
     draft.put("strategy", zero.STAGES[int(stage[1])], entry)
-    draft.differs("config_file", f"`{name}` does not exist: the spec takes the ZeRO stage from its name, and the "
-                  "rest from accelerate's defaults (`--accelerate FILE` names the file)", entry)  # fmt: skip
+    draft.differs("deepspeed" if tool == "DeepSpeed" else "config_file", f"`{name}` does not exist: the spec takes the "
+                  f"ZeRO stage from its name, and the rest from {tool}'s defaults (`--{tool.lower()} FILE` names the "
+                  "file)", entry)  # fmt: skip
     return True
 
 
@@ -241,7 +231,8 @@ def named_file(draft: Draft, entry: Entry, overrides: Overrides) -> None:
                    "LLaMA-Factory or axolotl publishes",
                    "`--deepspeed FILE` names another")  # fmt: skip
     if data is None:
-        _by_its_name(draft, entry, name)
+        if not stage_of_name(draft, entry, name, "DeepSpeed"):
+            draft.error(entry, "the file does not exist", "`--deepspeed FILE` names it")
         return
     table = named_table(draft, entry, jsontext.read, data, name)
     if table is None:

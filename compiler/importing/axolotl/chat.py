@@ -17,7 +17,6 @@ from xpc.compiler.rules.core.replaced_templates import trainable_model
 from xpc.grammar.record import record
 
 ROLES = {"human": "user", "gpt": "assistant"}
-BOS = "bos_token"
 EVERYONE = ("system", "user", "assistant", "tool")
 
 
@@ -230,32 +229,29 @@ def _tokenizers_own(draft: Draft, named: Entries, own: bool, renders: bool, know
 
 
 def _repeated_tokens(draft: Draft, named: Entries, name: str, body: str) -> None:
-    """Report that axolotl writes a token of a preference pair twice, and a run of the spec once: in DPO the bos token
-    before the question, in ORPO the end token after the answer. `body` is the chat template called `name`.
+    """Report that axolotl writes another bos token before the question of a preference pair, or, in ORPO, two end
+    tokens after an answer. `body` is the chat template called `name`.
     """
     kinds = [part.mapping.get("type") for part in named["datasets"].items] if "datasets" in named else []
     written = [kind for kind in kinds if kind is not None and str(kind.value).startswith("chat_template")]
-    if written and draft.method == "dpo" and BOS in body:
-        draft.differs(
-            "datasets.type",
-            "axolotl writes the tokenizer's bos token twice before a question; a run of the spec writes it once",
-            written[0],
-        )
-    elif written:
-        bos_token(draft, body, written[0])
+    if written:
+        bos_token(draft, body, written[0], rendered=True)
     if written and draft.method == "orpo" and name != "llama3":
-        draft.differs(
-            "datasets.type",
-            "axolotl trains on two end tokens after each answer, with a newline between them; the spec trains on one",
-            written[0],
-        )
+        why = "axolotl trains on two end tokens after each answer, with a newline between them; the spec trains on one"
+        draft.differs("datasets.type", why, written[0])
 
 
-def bos_token(draft: Draft, body: str, location: Entry) -> None:
-    """Report that the chat template `body` writes no bos token. In DPO and KTO, axolotl's trainers tokenize the
-    rendered question as a text, and most tokenizers, except Qwen's, put a bos token before a text.
+def bos_token(draft: Draft, body: str, location: Entry, rendered: bool = False) -> None:
+    """Report a difference in the bos token before a question. In DPO and KTO, axolotl's trainers tokenize the question
+    as a text, and most tokenizers, except Qwen's, put a bos token before it. With `rendered`, the question already
+    begins with the bos token of the chat template `body`.
     """
-    if draft.method in ("dpo", "kto") and BOS not in body and not str(kind_of(draft)).startswith("qwen"):
+    if draft.method not in ("dpo", "kto"):
+        return
+    if "bos_token" in body and rendered:
+        why = "axolotl writes the tokenizer's bos token twice before a question; a run of the spec writes it once"
+        draft.differs("datasets.type", why, location)
+    elif "bos_token" not in body and not str(kind_of(draft)).startswith("qwen"):
         why = "if the tokenizer adds a bos token to texts, axolotl writes it before a question; the spec writes none"
         draft.differs("datasets.type", why, location)
 

@@ -240,7 +240,8 @@ def _continued(draft: Draft, model: Model, trainer: Object, read: Callable[[str]
     if any(one.last == "merge_and_unload" for one in model.steps):
         return
     found = entry("adapter", given)
-    if model.adapter is not None or _is_set(program.argument(trainer, "peft_config")):
+    given = program.argument(trainer, "peft_config")
+    if model.adapter is not None or (given is not None and given.value is not None):
         why = ("the script loads an adapter and trains another: TRL before 0.23 merges the loaded one into the model, "
                "and later versions refuse this")  # fmt: skip
         draft.error(found, why, "merge the loaded adapter first, and name the merged model")
@@ -261,10 +262,6 @@ def _continued(draft: Draft, model: Model, trainer: Object, read: Callable[[str]
             "the adapter's folder does not exist here, but `xpc check` needs the rank and the modules in it",
             "copy the folder next to the spec",
         )
-
-
-def _is_set(given: Argument | None) -> bool:
-    return given is not None and given.value is not None
 
 
 def _reference(draft: Draft, model: Model, trainer: Object) -> None:

@@ -51,7 +51,7 @@ def torchtune(entries: Entries, file: str, overrides: Overrides) -> Draft:
             corpus.everything(draft, other, "the recipe is refused") if other is not refused[0] else None
         return draft
     found = Machines()
-    alone = _single_device(entries, file)
+    alone = any(word in file for word in ("single_device", "low_memory"))
     found.each = 1 if alone else None
     device = entries.get("device")
     if device is not None:
@@ -123,11 +123,6 @@ def _refused(entries: Entries) -> tuple[Entry, str] | None:
         if key == "datasets" and one is not None:
             return one, "only torchtune's recipe for images reads it"
     return None
-
-
-def _single_device(entries: Entries, file: str) -> bool:
-    """Whether the file's name shows that it is for a single-device recipe."""
-    return any(word in file for word in ("single_device", "low_memory"))
 
 
 def _model(draft: Draft, entries: Entries, overrides: Overrides) -> None:

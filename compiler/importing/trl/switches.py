@@ -19,23 +19,18 @@ from xpc.compiler.language.schema import BY_PATH
 def every(entry: Entry | None, steps: Entry | None, usual: Amount, draft: Draft, path: str) -> None:
     """Set an interval such as `save.every` from `*_strategy` and `*_steps`. `usual` is the default number of steps."""
     name = "steps" if entry is None or entry.empty else "no" if boolean(entry) is False else str(entry.value)
-    if name == "no":
-        assert entry is not None
-        draft.put(path, NEVER, entry, "YAML 1.1 reads a bare `no` as false" if entry.value is False else "")
-    elif name == "epoch":
-        assert entry is not None
-        draft.put(path, EPOCH, entry)
+    if entry is not None and name in ("no", "epoch"):
+        why = "YAML 1.1 reads a bare `no` as false" if entry.value is False else ""
+        draft.put(path, NEVER if name == "no" else EPOCH, entry, why)
     elif name == "steps":
         value = usual if steps is None or steps.empty else _amount(steps)
         if value is None:
-            assert steps is not None
             draft.error(steps, "the value must be a number of steps, or a share below 1")
             return
         for one in (entry, steps):
             if one is not None and not one.empty:
                 draft.put(path, value, one)
     else:
-        assert entry is not None
         draft.error(entry, "xpc supports intervals of steps or epochs, and `never`", "write `steps`, `epoch` or `no`")
     if steps is not None and (name in ("no", "epoch") or steps.empty):
         draft.note(steps, "the strategy decides" if not steps.empty else NULL)
@@ -43,8 +38,8 @@ def every(entry: Entry | None, steps: Entry | None, usual: Amount, draft: Draft,
 
 def _amount(entry: Entry) -> Amount | None:
     value = number(entry)
-    if value == 0 and entry.key == "save_steps":
-        return NEVER
+    if value is not None and value <= 0 and entry.key == "save_steps":
+        return NEVER  # transformers saves only every `save_steps` > 0 steps
     if value is None or value <= 0:
         return None
     if value < 1:
