@@ -14,13 +14,11 @@ from xpc.compiler.language.items import Item
 from xpc.compiler.language.schema import BY_PATH, Setting, bare_choices
 from xpc.compiler.language.values import InvalidValue
 from xpc.compiler.suggest.converted_values import (
-    SHARED,
     SWITCHES,
     bounds,
     converted,
     expected,
     methods_with,
-    unit_of,
 )
 from xpc.compiler.suggest.converted_values import legal as in_words
 from xpc.compiler.suggest.joined_values import call_of_python, following
@@ -30,12 +28,10 @@ from xpc.compiler.suggest.notations import notation
 from xpc.compiler.suggest.numbers import fraction
 from xpc.compiler.suggest.tables import examples, mapped
 from xpc.compiler.suggest.unset_values import ALREADY, SWITCHED_OFF, leave_out, null_value, unset_advice
-from xpc.grammar import units
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.record import evolve
 from xpc.grammar.source import Span
 from xpc.grammar.tree import Call, Count, List, Number, Ref, String, Value
-from xpc.grammar.units import as_value
 
 SEPARATOR = r"[\w\])][ ,]+[\w\[(]"
 PERCENT = ("pct", "percent", "perc", "pc")
@@ -85,10 +81,13 @@ def answer(wrong: InvalidValue) -> Diagnostic:
     if row.kind.name == "choices" and isinstance(item.node, List):
         node, value = item.node, None
     else:
-        complete = item.node if row.kind.name in ("reals", "weighted") else node if node is item.node else None
+        complete = (
+            item.node if row.kind.name in ("reals", "weighted", "choices") else node if node is item.node else None
+        )
         source = item.label.source
         whole = None if complete is None else notation(row, source.slice(complete.span), source.text)
-        value = whole or _by_unit(wrong, row, node, typed)
+        # the number without its unit means something else: `2kb` is not 2
+        value = whole or (None if isinstance(node, Number) and node.unit else wrong.value)
     value = value or intended(row, item, node)
     # in a list of numbers, the edit replaces the complete list, even if only one number is wrong
     part = item.node if row.kind.name == "reals" else node
@@ -168,39 +167,6 @@ def _joined(row: Setting, item: Item, node: Value | None, typed: str) -> Help | 
         return None
     joined = following(row, item.label.source.text, node.span)
     return None if joined is None else (f"write `{_form(row, joined.form)}`", Edit(joined.span, joined.form))
-
-
-def _by_unit(wrong: InvalidValue, row: Setting, node: Value | None, typed: str) -> str | None:
-    """The value to suggest for a number with an illegal unit: `90m` for `90min`. For any other value, `wrong.value`."""
-    if not isinstance(node, Number) or not node.unit:
-        return wrong.value
-    if row.kind.name == "duration" and units.is_unit(node.unit):
-        return units.as_value(row.name, typed.removesuffix(node.unit.lower()), node.unit)
-    # The unit `e` is an exponent without digits, as in `12e`, and `u` may mean 1e-6. `2e-5%` as a learning rate
-    # probably does not mean 2e-7.
-    if node.unit.lower() in ("e", "u") or (node.unit == "%" and row.path == "optimizer.lr" and node.value < 0.01):
-        return None
-    percent, shared = node.unit.lower() in PERCENT, row.kind.name in SHARED
-    if (percent and not shared) or (node.unit == "%" and row.path == "lora.alpha"):
-        return None  # `alpha = 200%` may mean twice the rank
-    if re.fullmatch("[kKmMgG][iI]?[bB]", node.unit) and row.kind.name in ("int", "tokens"):
-        return None  # `2kb` is not the number 2
-    return _counted(row, node) if wrong.code == "XP105" and row.kind.name in SHARED else wrong.value
-
-
-def _counted(row: Setting, node: Number) -> str | None:
-    """Convert a number whose unit is a word: `every = 500steps` becomes 500, and `holdout = 5pct` becomes `5%`. None
-    for any other unit.
-    """
-    word = (node.unit or "").lower()
-    if word in PERCENT:
-        return f"{node.value:g}%"
-    nouns = ("row", "sample", "example") if row.kind.name == "rows_or_share" else ("step", "iter", "epoch")
-    # an abbreviation of iterations is a unit, as in `100it`
-    word = {"steps": "step", "epochs": "epoch"}.get(unit_of(word) or "", word) if len(word) < 5 else word
-    if word.removesuffix("s") not in nouns or (word.startswith("epoch") and row.kind.name != "every"):
-        return None
-    return as_value(row.name, f"{node.value:g}", "step" if word.startswith("iter") else word)
 
 
 def _choice(wrong: InvalidValue, row: Setting, item: Item, node: Ref, at: Label) -> Diagnostic:

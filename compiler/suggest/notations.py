@@ -14,6 +14,7 @@ from xpc.compiler.language.expand import expand
 from xpc.compiler.language.rewards import REWARDS
 from xpc.compiler.language.schema import Setting
 from xpc.compiler.language.values import InvalidValue
+from xpc.compiler.registry import find_gpu
 from xpc.compiler.suggest.converted_values import COUNTED, SHARED, methods_with
 from xpc.compiler.suggest.tables import notations
 from xpc.grammar.diagnostic import Diagnostic
@@ -52,7 +53,7 @@ def notation(row: Setting, typed: str, text: str = "") -> str | None:
     """The value in xpc's notation. None if the setting cannot have it, or if it is already in xpc's notation. `text` is
     the spec, in which an expression such as `2 * rank` finds its factor.
     """
-    value = typed.strip()
+    value = re.sub(rf"^{row.name}[ \t]*[=:][ \t]*", "", typed.strip())  # `lr = lr=1e-5`
     for _ in range(ROUNDS if len(value) <= LONGEST else 0):
         found = ((one.fullmatch(value), form) for one, form in _patterns(row.kind.name, row.name))
         value = next((match.expand(form) for match, form in found if match is not None), value)
@@ -65,6 +66,8 @@ def is_legal(row: Setting, value: str) -> bool:
     typed, path = (f"{row.name} {value}", row.path) if row.head else (f"seed = {value}", "seed")
     file, wrong = parse(Source("value.xp", f"xpc 1\ntrain m on d\n{typed}\n"))
     written = None if wrong else expand(file)
+    if row.path == "hardware" and not value.endswith("cpu") and find_gpu(value.rpartition(" x ")[2]) is None:
+        return False
     item = None if written is None or written.problems else written.items.get(path)
     return item is not None and not isinstance(convert(row, item), Diagnostic | InvalidValue)
 
@@ -76,6 +79,8 @@ def _converted(row: Setting, value: str, text: str) -> str | None:
     if row.path == "launch.host_memory" and (size := SIZE.fullmatch(value)) is not None:
         gib = float(size[1]) * {"M": 1 / 1024, "G": 1, "T": 1024}[size[2].upper()]
         return f"{gib:.0f}" if gib == round(gib) else None
+    if kind == "hardware":
+        return re.sub(r"^[a-z]+", lambda word: str(COUNTED.get(word[0], word[0])), value)
     if kind in LISTS:
         return _list(row, value)
     if kind == "weighted":
@@ -100,9 +105,9 @@ def _number(row: Setting, value: str, text: str) -> str | None:
         value = re.sub(r"(?<=\d)x?(?=r$)", "*", value)
         value = re.sub(r"\b(?:rank|r)\b", ranks.pop(), value) if len(ranks) == 1 else value
     share = value.endswith("%")
-    if share and row.path in ("lora.alpha", "optimizer.lr"):
-        return None  # `alpha = 200%` may mean twice the rank, and `lr = 2e-5%` probably does not mean 2e-7
     result = arithmetic(value.removesuffix("%").strip())
+    if share and (row.path == "lora.alpha" or (row.path == "optimizer.lr" and result and result < 0.01)):
+        return None  # `alpha = 200%` may mean twice the rank, and `lr = 2e-5%` probably does not mean 2e-7
     if result is None or (PLAIN.fullmatch(value) and not (row.kind.name in (*SHARED, "share") and result < 1)):
         return value
     small = (
@@ -195,7 +200,10 @@ def _list(row: Setting, value: str) -> str | None:
 
 def _weighted(value: str) -> str | None:
     """A list of names with weights: `[sigmoid(weight=0.8), sft]` for `0.8*sigmoid + sft`."""
-    found = [WEIGHTED.fullmatch(one) for one in re.split(r"\s*[,+]\s*", re.sub(r"^[\[{(]\s*|\s*[\]})]$", "", value))]
+    found = [
+        WEIGHTED.fullmatch(one)
+        for one in re.split(r"\s*[,+]\s*|\s+and\s+", re.sub(r"^[\[{(]\s*|\s*[\]})]$", "", value))
+    ]
     items = [(one["name"], one["before"] or one["after"]) for one in found if one is not None]
     if len(items) != len(found) or (len(items) < 2 and not (items and items[0][1])):
         return None

@@ -34,7 +34,7 @@ LONGEST_LINE = 400
 BULLET = re.compile(r"(?:[-*•‣–>][ \t]+|\d{1,2}[.)][ \t]+|\+{1,2}(?=[A-Za-z])|\[[ xX]\][ \t]+)+")
 WORDS = re.compile(r"(?:let|const|var|set|setenv|local|declare)[ \t]+(?=[\w\"'`])")
 NOTE = re.compile(
-    r"[ \t]+(?:#|//(?![ \t]*\d[\d.]*$)|--[ \t]|/\*).*$|(?<=[\w\"'%\]])[ \t]+\((?!per |each |in )[^()]*\)$"
+    r"[ \t]+(?:#|//(?![ \t]*\d[\d.]*$)|--[ \t]|/\*).*$|(?<=[\w\"'%\]])[ \t]+\((?!per |each |in )[^()\d]*\)$"
 )
 """A pattern for a comment (`# ours`, `// ours`) or a remark in parentheses at the end of a line. It does not match the
 quotient `8 // 2`, and `(per gpu)`, which is more than a remark.

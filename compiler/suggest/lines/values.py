@@ -11,13 +11,13 @@ from functools import cache
 from xpc.compiler.language import schema
 from xpc.compiler.suggest.lines.rewriting import findings_in, replaced
 from xpc.compiler.suggest.meaning import is_known, meaning
-from xpc.compiler.suggest.notations import NUMBERS, is_legal, notation
+from xpc.compiler.suggest.notations import LISTS, NUMBERS, is_legal, notation
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label
 from xpc.grammar.record import evolve
 from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Source, Span
 
-VALUED = re.compile(r"(?<![\w.\"'])(?P<name>[a-z_0-9]+)(?P<sign>[ \t]*=[ \t]*(?=[^\s=])|[ \t]+(?=[^\s=(){]))")
+VALUED = re.compile(r"(?<![\w.\"'])(?P<name>[a-z_0-9]+)(?P<sign>[ \t]*[=:][ \t]*(?=[^\s=:])|[ \t]+(?=[^\s=(){]))")
 STOP = re.compile(
     r"[ \t]+#|[ \t]*[,;][ \t]*[a-z_]\w*[ \t]*[=({]|[ \t]+[a-z_]\w*[ \t]*[=({](?!\d)|[ \t]+(?P<word>[a-z]\w*)(?![\w.])"
     r"|[ \t]*,[ \t]*(?P<item>[a-z_]\w*)[ \t]*(?=[,)}])"
@@ -36,10 +36,11 @@ def rewrite_values(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     """Replace the findings inside of a value of another notation, such as `lr = 2 * 10^-5`, by one finding about the
     complete value.
     """
-    out = list(problems)
+    out, done = list(problems), set[tuple[str, int]]()
     for source, start, end in _lines(problems):
         for name, span in _values(source.text, start, end):
-            inside = findings_in(out, source, name.start(), span.end)
+            place = (source.name, name.start())
+            inside = findings_in(out, source, name.start(), span.end) if place not in done else []
             before = re.sub(r"\([^()]*\)", "", source.text[start : name.start()]).rstrip()
             call = CALLED.search(before)
             called = call is not None and before[-1] in "(,"
@@ -56,6 +57,7 @@ def rewrite_values(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
                 whole = span if not head and ("=" in name["sign"] or not called) else Span(name.start(), span.end)
                 text = f"{name['name']}{sign}{form}" if name.re is VALUED else f"for {form} {name['name']}"
                 edits = (Edit(whole, form if whole is span else text),)
+                done.add(place)
                 new = evolve(inside[0], primary=Label(source, whole), help=f"write `{text}`", edits=edits)
                 out = replaced(out, inside, new)
     return out
@@ -83,6 +85,8 @@ def _form(name: re.Match[str], source: Source, span: Span, called: bool) -> str 
     typed = source.text[span.start : span.end]
     unsigned = "=" not in name["sign"]
     plain = not unsigned or called or name.re is LENGTH
+    if ":" in name["sign"] and not called:  # a line of YAML
+        return None
     rows = [one for one in _rows(name) if plain or (one.head and one.kind.name in PLAIN)]
     forms = {notation(row, typed, source.text) for row in rows}
     if unsigned and called and all(is_legal(row, typed) for row in rows if not row.choices):
@@ -121,12 +125,17 @@ def _values(text: str, start: int, end: int) -> Iterator[tuple[re.Match[str], Sp
     while (name := VALUED.search(text, at, end)) is not None:
         at = name.end()
         if _rows(name):
-            stop = _end_of_value(text, at, end)
+            stop = _end_of_value(text, at, end, words=True)
+            # on a line of its own, a value may contain names of settings: `every = each step`
+            listed = "(" in text[start:at] and any(row.kind.name in LISTS for row in _rows(name))
+            if "=" in name["sign"] and not listed and not text[start:end].startswith("train "):
+                yield name, Span(at, _end_of_value(text, at, end, words=False))
             yield name, Span(at, stop)
             at = max(stop, at) if "=" in name["sign"] else at
 
 
-def _end_of_value(text: str, at: int, end: int) -> int:
+def _end_of_value(text: str, at: int, end: int, words: bool) -> int:
+    """The position where a value ends. With `words`, it also ends before the name of another setting."""
     depth, quote = 0, ""
     while at < end:
         sign = text[at]
@@ -140,6 +149,11 @@ def _end_of_value(text: str, at: int, end: int) -> int:
             depth -= 1
         elif not depth and (stop := STOP.match(text, at, end)) is not None:
             word = stop["word"] or stop["item"]
+            if word is None and "#" in stop[0]:
+                break
+            if not words:
+                at += 1
+                continue
             if stop["item"] and is_known(word, loosely=False):
                 break
             if word is None or word in schema.bare_choices() or word in ("with", "for") or _is_switch(word):
