@@ -6,12 +6,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cache
 
-from xpc.compiler.language.rewards import REWARDS
 from xpc.compiler.language.schema import CLAUSES, TABLE, Setting, bare_choices
 from xpc.grammar.diagnostic import Diagnostic, Edit
-from xpc.grammar.record import evolve, record
+from xpc.grammar.record import evolve
 from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Span
 from xpc.grammar.tree import Call
@@ -22,130 +20,16 @@ if TYPE_CHECKING:
     from xpc.compiler.language.items import Item
     from xpc.grammar.tree import Value
 
-PERCENT = ("pct", "percent", "perc", "percents")
 NAMES = frozenset((*CLAUSES, *bare_choices(), *(row.name for row in TABLE)))
 WORDS = re.compile(r"(?:[ \t]+[\w.%-]+)+(?=[ \t]*(?:[,)}#\n]|$))")
 """Matches the words of a value after its first word, up to the end of the setting."""
-ITEM = re.compile(r"(?:[ \t]*,[ \t]*|[ \t]+)[A-Za-z_][\w.]*(?![\w.]*[ \t]*[=({])")
-"""Matches the second or a later item of a list without brackets: `, v_proj` in `targets = q_proj, v_proj`."""
-VALUED = re.compile(r"\b(?P<name>\w+)[ \t]*=[ \t]*(?P<value>[\w.-]+)")
-LISTS, TEXTS = ("names", "targets", "tasks", "reals"), ("text", "name")
-"""Kinds of settings: LISTS are those whose value is a list of names, and TEXTS those whose value is a text."""
-OF_ROWS, OF_TOKENS = ("gbs", "micro", "take", "holdout"), ("seq", "max_prompt", "max_completion", "max_tokens")
-COUNTED_BY = (
-    dict.fromkeys(("sequence", "seq", "sample", "example", "row", "item"), OF_ROWS)
-    | dict.fromkeys(("tok", "token"), OF_TOKENS)
-    | {"step": ("warmup", "decay", "every")}
-)
-"""Maps a noun to the settings that count such things. For example, `gbs = 64 sequences` counts sequences, so `sequence`
-is mapped to `gbs` and the other settings that count rows.
-"""
-NUMERALS = re.compile(r"(?:[ \t]*,[ \t]*|[ \t]+)\d[\d.]*(?:[eE][+-]?\d+)?(?![\w.%]*[ \t]*[=({])")
+OF_TOKENS = ("seq", "max_prompt", "max_completion", "max_tokens")
 NUMERAL = re.compile(r"\d[\d.]*(?:[eE][+-]?\d+)?")
 NEAR = 300
 """Only this many characters are searched for further words of a value, because a hostile file may have lines of
 thousands of words.
 """
 MACHINE = ("gpu", "device", "card", "rank", "process", "worker")
-
-
-@record
-class JoinedValue:
-    """A value of several words or items: its position in the source, and the text to write for it (`form`)."""
-
-    span: Span
-    form: str
-
-
-def following(row: Setting, text: str, span: Span) -> JoinedValue | None:
-    """The complete value, if the parser read only its first word: a list without brackets (`targets = q_proj, v_proj`)
-    or a text without quotes (`name = my run`). None for any other value.
-    """
-    start, end = line_bounds(text, span.start, span.start)
-    listed = row.kind.name in (*LISTS, "weighted")
-    chosen = row.kind.name == "choice" and not row.head
-    pattern = NUMERALS if row.kind.name == "reals" else ITEM if listed else None
-    pattern = WORDS if chosen or row.kind.name in TEXTS else pattern
-    inside = not text[start : span.start].rpartition("=")[0].strip().isidentifier()
-    words, at = [text[span.start : span.end]], span.end
-    while pattern is not None and (item := pattern.match(text, at, end)) is not None:
-        one = item[0].strip(" \t,").split()
-        if not chosen and not all(_is_item(row, word, inside) for word in one):
-            break
-        words, at = [*words, *one], item.end()
-    if len(words) == 1:
-        return None
-    if chosen:
-        from xpc.compiler.suggest.known_names import known_choice
-
-        form = known_choice(row, " ".join(words))
-        return None if form is None else JoinedValue(Span(span.start, at), form)
-    return JoinedValue(Span(span.start, at), f"[{', '.join(words)}]" if listed else f'"{" ".join(words)}"')
-
-
-def _is_item(row: Setting, word: str, inside: bool) -> bool:
-    """Whether a word can be a further item of a value. If `inside` is true, the value stands in a call or in a block on
-    one line, where the word may also be the name of the next setting.
-    """
-    from xpc.compiler.suggest.converted_values import methods_with
-    from xpc.compiler.suggest.meaning import is_known
-
-    if row.kind.name == "weighted":
-        return word in REWARDS or bool(methods_with(word))
-    return not inside or not (word in NAMES or is_known(word, loosely=False))
-
-
-def join_values(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """Replace the findings about the second and later words of a value, as in `targets = q_proj, v_proj`, by one
-    finding about the complete value. If the conversion of values reports the complete value anyway, these findings are
-    dropped without a replacement.
-    """
-    out: list[Diagnostic] = []
-    shown: set[tuple[str, int]] = set()
-    problems = _of_words(problems)
-    for found in problems:
-        label = found.primary
-        second = found.code in _SECOND or found.message.endswith("is a value without a setting")
-        value = None if label is None or not second else _value_at(label.source.text, label.span.start)
-        if value is None or label is None:
-            out.append(found)
-            continue
-        row, joined = value
-        later = row.kind.name in (*LISTS, *TEXTS, "choice") and found.code not in ("XP023", "XP025")
-        location = (label.source.name, joined.span.start)
-        if not later and location not in shown:
-            help = f"write `{row.name} = {joined.form}`"
-            message = f"`{row.name}` takes {row.kind.phrase}"
-            out.append(evolve(found, message=message, help=help, edits=(Edit(joined.span, joined.form),)))
-        shown.add(location)
-    return out
-
-
-_SECOND = ("XP022", "XP023", "XP024", "XP025", "XP101", "XP102")
-"""Codes of the findings that the second word of a value may cause, as in `name = my run`."""
-
-
-@cache
-def _settings() -> dict[str, list[Setting]]:
-    """Map each name to the settings with this name whose value is written after `=`, as in `gbs = 8`."""
-    out: dict[str, list[Setting]] = {}
-    for row in TABLE:
-        if not row.head:
-            out.setdefault(row.name, []).append(row)
-    return out
-
-
-def _value_at(text: str, at: int) -> tuple[Setting, JoinedValue] | None:
-    """Find the value that contains the word at offset `at`. Returns a pair: the setting, and the complete value. None
-    if no value contains the word.
-    """
-    start, _ = line_bounds(text, at, at)
-    for found in VALUED.finditer(text, max(start, at - NEAR), at):
-        for row in _settings().get(found["name"], ()):
-            joined = following(row, text, Span(*found.span("value")))
-            if joined is not None and at < joined.span.end:
-                return row, joined
-    return None
 
 
 UNITS = {
@@ -177,7 +61,7 @@ def _without_unit(found: Diagnostic) -> Diagnostic:
     return evolve(found, help=f"`{rows[0].name}` takes {rows[0].kind.phrase}, without `{parts[2]}`", edits=())
 
 
-def _of_words(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
+def join_values(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     """Replace the findings about a number and the words after it, as in `warmup = 5 pct`, by one finding."""
     out: list[Diagnostic] = []
     locations: list[tuple[str, Span]] = []
@@ -230,19 +114,10 @@ def _counted_words(found: Diagnostic) -> tuple[Diagnostic, Span] | None:
         forms = [f"{value} x {one}" for one in gpus_named(rest[0]).names] or [f"{value} x {rest[0]}"]
         edits = (Edit(span, forms[0]),) if len(forms) == 1 else ()
         return evolve(found, message=message, help=f"write {either(forms)}", edits=edits), span
-    exponent = re.fullmatch(r"[eE][+-]?\d+", rest[0])
     if value[-1] in "kK" and before["name"] in OF_TOKENS:
         help = f"write {float(value[:-1]) * 1024:.0f}, {value[:-1]}Ki or {float(value[:-1]) * 1000:.0f}"
         return evolve(found, message=message, help=help, edits=()), span
-    if len(rest) == 1 and before["name"] in COUNTED_BY.get(rest[0].lower().removesuffix("s"), ()):
-        return evolve(found, message=message, help=f"write `{value}`", edits=(Edit(span, value),)), span
-    share = rest in ([one] for one in PERCENT) or rest == ["per", "cent"]
-    if value.endswith("%") and rest[0] == "of":
-        return evolve(found, message=message, help=f"write `{value}`", edits=(Edit(span, value),)), span
-    if not (share or (exponent and len(rest) == 1)):
-        return evolve(found, message=message, help=f"leave `{' '.join(rest)}` out", edits=()), span
-    form = value + rest[0] if exponent else f"{value}%"
-    return evolve(found, message=message, help=f"write `{form}`", edits=(Edit(span, form),)), span
+    return evolve(found, message=message, help=f"leave `{' '.join(rest)}` out", edits=()), span
 
 
 def call_of_python(row: Setting, item: Item, node: Value | None, typed: str) -> tuple[str] | None:

@@ -21,7 +21,7 @@ from xpc.compiler.suggest.converted_values import (
     methods_with,
 )
 from xpc.compiler.suggest.converted_values import legal as in_words
-from xpc.compiler.suggest.joined_values import call_of_python, following
+from xpc.compiler.suggest.joined_values import call_of_python
 from xpc.compiler.suggest.known_names import known_choice
 from xpc.compiler.suggest.no_equivalent import advice, no_such_choice, pair_advice
 from xpc.compiler.suggest.notations import notation
@@ -33,8 +33,6 @@ from xpc.grammar.record import evolve
 from xpc.grammar.source import Span
 from xpc.grammar.tree import Call, Count, List, Number, Ref, String, Value
 
-SEPARATOR = r"[\w\])][ ,]+[\w\[(]"
-PERCENT = ("pct", "percent", "perc", "pc")
 ONE = (
     "int", "tokens", "real", "choice", "duration", "every", "share", "steps_or_share", "real_or_share", "rows_or_share",
 )  # fmt: skip
@@ -72,7 +70,7 @@ def answer(wrong: InvalidValue) -> Diagnostic:
     typed = "" if node is None else item.label.source.slice(node.span).strip('"').lower()
     steps = (
         call_of_python, _unset_value, _share_as_a_split, _plain_form, _setting_of_a_flag, _setting_of_save,
-        _several_runs, _joined,
+        _several_runs,
     )  # fmt: skip
     for step in steps:
         found = step(row, item, node, typed)
@@ -161,14 +159,6 @@ def _several_runs(row: Setting, item: Item, node: Value | None, typed: str) -> H
     return (f"several values make several runs: write `{form}`" + (" outside of its block" if "." in row.path else ""),)
 
 
-def _joined(row: Setting, item: Item, node: Value | None, typed: str) -> Help | None:
-    """The help for a value that was written as several words: `warmup = 5 pct`."""
-    if not isinstance(node, Ref | Number) or node is not item.node:
-        return None
-    joined = following(row, item.label.source.text, node.span)
-    return None if joined is None else (f"write `{_form(row, joined.form)}`", Edit(joined.span, joined.form))
-
-
 def _choice(wrong: InvalidValue, row: Setting, item: Item, node: Ref, at: Label) -> Diagnostic:
     from xpc.compiler.suggest.flag_values import offloaded
     from xpc.compiler.suggest.meaning import choice
@@ -191,9 +181,6 @@ def _choice(wrong: InvalidValue, row: Setting, item: Item, node: Ref, at: Label)
         return corrected(help=other, edits=edits)
     if unset := unset_advice(row, lower):
         return corrected(help=unset)
-    joined = following(row, at.source.text, node.span) if node is item.node else None
-    if joined is not None:  # the value was written as several words, such as `attn=flash attention 2`
-        return corrected(help=f"write `{joined.form}`", edits=(Edit(joined.span, joined.form),))
     near = offloaded(at, choice(row, node.name)) if row.path == "strategy.offload" else choice(row, node.name)
     stage = STAGE.match(at.source.text[node.span.end :]) if row.path == "strategy" else None
     # the value may have arguments that decide the choice, as in `deepspeed(stage=3)`
@@ -250,11 +237,6 @@ def intended(row: Setting, item: Item, node: Value | None) -> str | None:
         return intended(row, evolve(item, node=only), only) if wrong else item.label.source.slice(only.span)
     if kind in ("file", "template"):
         return _file(row, node, typed)
-    if kind in ("names", "tasks", "reals") and isinstance(node, String) and re.search(SEPARATOR, node.value):
-        # `node_selector = "gpu nodes"` is one name
-        sign = "," if "," in node.value or row.path.startswith("launch.") else " "
-        parts = [part for part in map(str.strip, node.value.strip("[]()").split(sign)) if part]
-        return f"[{', '.join(parts)}]" if all(re.fullmatch(r"[\w.-]+", part) for part in parts) else None
     if isinstance(node, String) and not node.value.strip():
         return None
     if kind in ("names", "tasks") and isinstance(node, Ref | String) and typed not in SWITCHES:

@@ -16,6 +16,7 @@ from xpc.compiler.language.schema import Setting
 from xpc.compiler.language.values import InvalidValue
 from xpc.compiler.registry import find_gpu
 from xpc.compiler.suggest.converted_values import COUNTED, SHARED, methods_with
+from xpc.compiler.suggest.known_names import known_choice
 from xpc.compiler.suggest.tables import notations
 from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.parse import parse
@@ -24,8 +25,8 @@ from xpc.grammar.source import Source
 NUMBERS = (*SHARED, "int", "tokens", "real", "share")
 LISTS = ("names", "targets", "tasks", "reals")
 GROUPS = dict.fromkeys(NUMBERS, ("number",)) | {
-    "duration": ("number",), "name": ("text",), "text_or_file": ("file", "text"), "template": ("file",),
-    "path": ("text", "path"),
+    "duration": ("number",), "name": ("text", "words"), "text": ("words",), "text_or_file": ("file", "text", "words"),
+    "template": ("file",), "path": ("text",),
 }  # fmt: skip
 """Maps a kind of setting to tables of notations.toml. The tables of the kind and of the setting's name also apply."""
 ROUNDS, LONGEST, LARGEST = 6, 80, 10**12
@@ -54,7 +55,9 @@ def notation(row: Setting, typed: str, text: str = "") -> str | None:
     the spec, in which an expression such as `2 * rank` finds its factor.
     """
     value = re.sub(rf"^{row.name}[ \t]*[=:][ \t]*", "", typed.strip())  # `lr = lr=1e-5`
-    for _ in range(ROUNDS if len(value) <= LONGEST else 0):
+    if len(value) > LONGEST:
+        return None
+    for _ in range(ROUNDS):
         found = ((one.fullmatch(value), form) for one, form in _patterns(row.kind.name, row.name))
         value = next((match.expand(form) for match, form in found if match is not None), value)
     value = _converted(row, value, text) or value
@@ -80,9 +83,13 @@ def _converted(row: Setting, value: str, text: str) -> str | None:
         gib = float(size[1]) * {"M": 1 / 1024, "G": 1, "T": 1024}[size[2].upper()]
         return f"{gib:.0f}" if gib == round(gib) else None
     if kind == "hardware":
-        return re.sub(r"^[a-z]+", lambda word: str(COUNTED.get(word[0], word[0])), value)
+        count, x, name = value.rpartition(" x ")
+        gpu = find_gpu(name)
+        return None if gpu is None else f"{COUNTED.get(count.lower(), count)}{x}{gpu.name}"
     if kind in LISTS:
         return _list(row, value)
+    if kind == "choice" and " " in value and re.fullmatch(r"[\w .-]+", value):
+        return known_choice(row, value)
     if kind == "weighted":
         return _weighted(value)
     return _number(row, value, text) if kind in NUMBERS else None
@@ -110,6 +117,9 @@ def _number(row: Setting, value: str, text: str) -> str | None:
         return None  # `alpha = 200%` may mean twice the rank, and `lr = 2e-5%` probably does not mean 2e-7
     if result is None or (PLAIN.fullmatch(value) and not (row.kind.name in (*SHARED, "share") and result < 1)):
         return value
+    point = re.sub(r"^(\d),(?=\d+$)(?!\d{3}$)", r"\1.", value)
+    if PLAIN.fullmatch(point) and row.kind.name not in SHARED:
+        return point  # `0,00001`
     small = (
         0 < result < 1
         and row.kind.name in (*SHARED, "share")

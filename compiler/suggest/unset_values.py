@@ -28,7 +28,6 @@ SWITCHED_OFF = (
     "infinity",
     "infinite",
     "unlimited",
-    "-1",
     'float("inf")',
     "math.inf",
     "np.inf",

@@ -7,7 +7,8 @@ from __future__ import annotations
 import pytest
 from compile_support import checked, edited
 
-from xpc.compiler.suggest import joined_values
+from xpc.compiler.language.schema import BY_PATH
+from xpc.compiler.suggest.notations import notation
 
 HEAD = "xpc 1\ntrain qwen2.5-3b on alpaca for 2 epochs\n"
 WRITTEN = [
@@ -130,8 +131,6 @@ def test_only_a_typo_of_a_hub_id_is_a_warning(typed: str, severity: str) -> None
 
 
 def test_a_line_of_many_unknown_settings_is_not_searched_for_each_of_them() -> None:
-    """To find the setting to which a word belongs, only the text just before the word is searched. So the check of a
-    long line of unknown settings is still fast.
-    """
-    assert joined_values._value_at("targets = q_proj" + " " * 400 + "v_proj", 420) is None
-    assert joined_values._value_at("targets = q_proj v_proj", 17) is not None
+    """A value of many words is not read, so the check of a long line of unknown settings is still fast."""
+    assert notation(BY_PATH["lora.targets"], "q_proj" + " " * 400 + "v_proj") is None
+    assert notation(BY_PATH["lora.targets"], "q_proj v_proj") == "[q_proj, v_proj]"

@@ -28,7 +28,7 @@ LENGTH = re.compile(r"(?<=for)[ \t]+(?P<amount>\S(?:[^=\n]{0,20}\S)?)(?P<sign>[ 
 SEVERAL = re.compile(r"\d[\d.]*(?:e[+-]?\d+)?(?:[ \t]*,[ \t]*\d[\d.]*(?:e[+-]?\d+)?)+")
 PLAIN = ("int", "path", "choice", "choices", "hardware")
 """Kinds of clauses whose value follows without `=`: `nodes 2`, `save \"out\"`."""
-UNKNOWN = ("XP101", "XP102", "XP103")
+UNKNOWN = ("XP101", "XP102")
 LONGEST_LINE, MOST = 400, 60
 
 
@@ -41,6 +41,7 @@ def rewrite_values(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
         for name, span in _values(source.text, start, end):
             place = (source.name, name.start())
             inside = findings_in(out, source, name.start(), span.end) if place not in done else []
+            inside = [one for one in inside if one.code != "XP103" or name["name"] == "hardware"]
             before = re.sub(r"\([^()]*\)", "", source.text[start : name.start()]).rstrip()
             call = CALLED.search(before)
             called = call is not None and before[-1] in "(,"
