@@ -58,14 +58,11 @@ def inside(unknown: UnknownName) -> Suggestion:
     )
     case = Inside(unknown)
     found = first_answer(case, steps) or _of_another_clause(case)
-    if found.refusing in (case.clause, *schema.ADAPTERS):  # `lora_lr` in `lora`, which takes no number, is `lr`
-        rest = "_".join(parts(case.name[:80])[1:])
-        known = len(rest) > 1 and parts(case.name)[0] in (case.block, *schema.ADAPTERS)
-        found = (
-            evolve(inside(evolve(unknown, name=rest)), message=case.message)
-            if known
-            else case.says(settings_of(case.clause))
-        )
+    if found.refusing == case.clause or {found.refusing, case.clause} <= {*schema.ADAPTERS}:
+        rest = "_".join(parts(case.name[:80])[1:])  # `lora_lr` in `lora`, which takes no number, is `lr`
+        known = len(rest) > 1 and rest not in YES and parts(case.name)[0] in (case.block, *schema.ADAPTERS)
+        short = evolve(unknown, name=rest)
+        found = evolve(inside(short), message=case.message) if known else case.says(settings_of(case.clause))
     return (_by_its_words(case, found) if _is_vague(case, found) else None) or found
 
 
