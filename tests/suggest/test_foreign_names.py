@@ -51,6 +51,10 @@ def test_a_number_of_epochs_gets_no_edit(typed: str) -> None:
         ("loss:\n  _component_: a.b.Loss", "names no class of Python"),
         ("checkpointer:\n  checkpoint_dir: /tmp/q\n  output_dir: out/x", 'write `train "/tmp/q" on DATA`'),
         ('os.environ["NCCL_DEBUG"] = "INFO"', 'launch(env=["NCCL_DEBUG=INFO"])'),
+        ('persona = "Be brief."', 'write `data(system="Be brief.")`'),
+        ('path = "out/x"', "`xpc list settings` prints them all"),
+        ("size = 16", "`xpc list settings` prints them all"),
+        ("model { use_safetensors = false }", "`model(pickle)` also reads pickled ones"),
     ],
 )
 def test_names_without_a_setting_get_no_edit(typed: str, says: str) -> None:
@@ -62,6 +66,16 @@ def test_names_without_a_setting_get_no_edit(typed: str, says: str) -> None:
 @pytest.mark.parametrize(
     ("text", "right"),
     [
+        (
+            f'{LINE}data {{ prompt_text = "Q: {{{{ q }}}}" }}\n',
+            f'{LINE}data {{ prompt_template = "Q: {{{{ q }}}}" }}\n',
+        ),
+        (f"{LINE}data {{ system_from = persona }}\n", f'{LINE}data {{ system_column = "persona" }}\n'),
+        (f"{LINE}data {{ in_order = true }}\n", f"{LINE}data {{ shuffle = false }}\n"),
+        (f"{LINE}lora {{ bnb_bits = 4 }}\n", f"{LINE}lora {{ bits = 4 }}\n"),
+        (f"{LINE}lora {{ calibration_rows = 256 }}\n", f"{LINE}lora {{ init_rows = 256 }}\n"),
+        (f"{LINE}lora {{ targets = every }}\n", f"{LINE}lora {{ targets = all-linear }}\n"),
+        (f"{LINE}lora {{ lora_lr = 1e-4 }}\n", f"{LINE}lora\nlr=1e-4\n"),
         (f"{LINE}plugins:\n  - axolotl.integrations.liger.LigerPlugin\n", f"{LINE}liger\n"),
         (f'{LINE}trainer.logger=["console","wandb"]\n', f"{LINE}track=[wandb]\n"),
         (f'{LINE}os.environ["WANDB_PROJECT"] = "demo"\n', f'{LINE}track(project="demo")\n'),

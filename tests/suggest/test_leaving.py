@@ -66,6 +66,8 @@ def test_a_list_below_a_name_of_yaml_is_not_null():
     [
         ("lora\nuse_dora: false", "lora(dora=false)"),
         ("sample_packing: true\neval_sample_packing: false", "packing(eval=false)"),
+        ("qlora\nno_double_quant = true", "qlora\nqlora(double_quant=false)"),
+        ("oft\nr = 8", "oft\noft(rank=8)"),
         ("qlora\nuse_rslora = false", "qlora\nqlora(rslora=false)"),
     ],
 )

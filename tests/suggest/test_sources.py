@@ -109,3 +109,20 @@ def test_a_file_with_a_very_long_line_is_not_rewritten(spaces: int, rewritten: b
     """Some patterns need a time that grows with the square of a line's length."""
     found = checked(f"{LINE.format('mix')}datasets:\n  - path: me/a{' ' * spaces}\n  - path: me/b\n").problems
     assert any("sources of a `data` block" in one.message for one in found) is rewritten
+
+
+@pytest.mark.parametrize(
+    ("setting", "help"),
+    [
+        ("weight = 30%", "write `share = 30%`: the shares of all sources add up to 100%"),
+        ("p = 0.3", "write `share = 30%`: the shares of all sources add up to 100%"),
+        ("head = 50", "write `limit`"),
+        ("split = test", "write `SOURCE[test]` on the source's line"),
+        ("shards = 4", "leave it out: it has no equivalent"),
+        ('system = "Be brief."', "`system` belongs to the block: write it below the sources"),
+        ("epochs = 3", "a source has `chat`, `columns`"),
+    ],
+)
+def test_name_of_another_tool_in_a_source(setting: str, help: str) -> None:
+    found = checked(f"{LINE.format('mix')}data mix {{\n  alpaca {{ {setting} }}\n}}\n").problems[0]
+    assert (found.help or "").startswith(help)
