@@ -173,8 +173,8 @@ class _Search:
         a revision in the name that differs from the revision in `model { revision = ... }`.
         """
         if node.config is not None or node.split is not None:
-            sized = f"{node.name}-{node.config}"  # `qwen2.5:0.5b`, as Ollama writes it
-            name = node.name if registry.find_model(sized) is None else sized
+            sized = registry.find_model(f"{node.name}-{node.config}")  # `qwen2.5:0.5b`, as Ollama writes it
+            name = node.name if sized is None else sized.alias
             help = f"write `{name}`, or `{name}@REVISION`"
             self.problems.report("XP108", "a model takes no configuration or split of a dataset", self.label, help=help)
         if node.revision is not None and self.revision is not None and node.revision != self.revision:

@@ -218,13 +218,9 @@ def _seconds(count: int) -> str | None:
     return None
 
 
-EVERY_LINEAR = ["all", "all-linear", "linear", "all-linear-layers", "all-layers", "every", "everything", "true", "yes"]
-
-
 def _targets(text: str) -> str | None:
-    if text.lower().replace("_", "-") in EVERY_LINEAR:
-        return "all-linear"
-    if typo_of(text, ("all-linear",)) is not None:
+    every = re.fullmatch(r"all|every|everything|true|yes|(all[-_])?(linear|layers)([-_]layers)?", text.lower())
+    if every is not None or typo_of(text, ("all-linear",)) is not None:
         return "all-linear"
     if text.lower() in BLOCKS or text.lower() in NO:
         return BLOCKS.get(text.lower())

@@ -17,9 +17,6 @@ SOURCES = ("path", "paths", "file", "files", "data_files", "dataset", "datasets"
 """Keys of other tools whose value is a data source."""
 
 
-TAKE_HELP = "the number of rows to use from this source, or a share of its rows"
-
-
 def data_advice(unknown: UnknownName) -> str | None:
     """The help for an unknown name in a `data` block: what to write instead. None if the name is not about data."""
     name = unknown.name
@@ -34,7 +31,7 @@ def data_advice(unknown: UnknownName) -> str | None:
     rows = mixture_row(name, unknown.typed) if isinstance(unknown.node, Number | Count) else None
     share = re.search(r"take = (.+%)", rows or "")
     mixed = f"; in a mixture with shares, write `share = {share[1]}`" if share is not None else ""
-    return None if rows is None else f"write `{rows}`: {TAKE_HELP}{mixed}"
+    return rows and f"write `{rows}`: the number of rows to use from this source, or a share of its rows{mixed}"
 
 
 def mixture_row(name: str, typed: str | None) -> str | None:
@@ -45,12 +42,8 @@ def mixture_row(name: str, typed: str | None) -> str | None:
         return None
     known = next((one for one in (name.replace("_", "-"), name) if registry.find_dataset(one) is not None), None)
     known = name if known is None and (REPOSITORY.fullmatch(name) or FILES.fullmatch(name.strip('"'))) else known
-    return None if known is None else f"{_quoted(known)} {{ take = {_rows(typed)} }}"
-
-
-def _quoted(source: str) -> str:
-    """Write a source as in a spec: the name of a file gets quotes."""
-    return f'"{source}"' if FILES.fullmatch(source) else source
+    source = f'"{known}"' if known is not None and FILES.fullmatch(known) else known  # the name of a file gets quotes
+    return None if source is None else f"{source} {{ take = {_rows(typed)} }}"
 
 
 def _block_columns(unknown: UnknownName) -> dict[str, str]:

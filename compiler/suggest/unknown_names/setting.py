@@ -42,12 +42,10 @@ def of_guess(unknown: UnknownName, guess: Meaning) -> Suggestion:
 
 
 def _of_setting(case: Guessed) -> Suggestion:
-    """The suggestion for a guessed setting. The functions in `others` may replace the guess by a setting that fits the
-    value better. Then the functions in `steps` are called one after another until one returns a suggestion.
+    """The suggestion for a guessed setting. The functions in `steps` are called one after another until one returns a
+    suggestion.
     """
-    others = (_named_repository, _hub_switch, _four_bits, _saved_adapter, _share_of_rows, _split, _by_the_value)
-    for other in others:
-        case = evolve(case, guess=other(case) or case.guess)
+    case = evolve(case, guess=_fitting_the_value(case))
     steps = (
         _switched_off,
         _loss_of_a_method,
@@ -135,61 +133,31 @@ def _at_a_source(clause: str) -> str:
     return " for each source" if clause == "data" else " in the `data` block, for each source"
 
 
-def _named_repository(case: Guessed) -> Meaning | None:
-    """The setting for a repository that is written as the value of a flag: `push_to_hub = "me/model"` means
-    `hub.name`.
-    """
-    path = f"{case.row.path}.name"
-    return Meaning(path, own=True) if case.row.kind is FLAG and "/" in case.typed and path in schema.BY_PATH else None
-
-
-def _hub_switch(case: Guessed) -> Meaning | None:
-    """The setting for a switch that is written where a repository belongs: `push = true` means the setting `hub`, and
-    not a repository called "true".
-    """
-    switch = case.row.path == "save.hub.name" and case.text in ("true", "false")
-    return Meaning("save.hub", case.text, own=True) if switch else None
-
-
-def _four_bits(case: Guessed) -> Meaning | None:
-    """The setting for a type of four bits: `quantize = bnb.nf4` means `qlora`."""
-    return Meaning("qlora", "true") if case.row.path == "lora.bits" and FOUR_BITS.search(case.text) else None
-
-
-def _saved_adapter(case: Guessed) -> Meaning | None:
-    """The setting for a folder that is written where a type of adapter belongs: `adapter = "out/first"` means
-    `lora(from=...)`.
-    """
-    folder = isinstance(case.node, String) and "/" in case.node.value
-    return Meaning("lora.from", own=True) if folder and case.row.path in schema.ADAPTERS else None
-
-
-def _share_of_rows(case: Guessed) -> Meaning | None:
-    """The setting for a number that is written where the name of a split belongs: `dev_split = 0.05` means
-    `holdout`.
-    """
-    share = case.row.path == "eval.split" and isinstance(case.node, Number)
-    return Meaning("data.holdout", own=True) if share else None
-
-
-def _split(case: Guessed) -> Meaning | None:
-    """The setting for the name of a split that is written where a number of rows belongs: `validation_split = "test"`
-    means `eval(split=test)`.
-    """
-    named = case.row.path == "data.holdout" and "split" in words(case.name) and re.fullmatch(r"[a-z]\w*", case.text)
-    return Meaning("eval.split", own=True) if named else None
-
-
-def _by_the_value(case: Guessed) -> Meaning | None:
-    """The setting for a value that is no column, or only a column: `ctx = 4096` means `seq`, `prompt_text = "Q: {{ q
-    }}"` a template, and `system_from = persona` the column of the system prompt.
-    """
-    if case.row.path == "data.context" and isinstance(case.node, Number):
-        return Meaning("batch.seq", own=True)
-    if case.row.path in ("data.prompt", "data.format") and "{{" in case.typed:
-        return Meaning("data.prompt_template", own=True)
-    column = case.row.path == "data.system" and isinstance(case.node, Ref) and case.node.is_name
-    return Meaning("data.system_column", own=True) if column else None
+def _fitting_the_value(case: Guessed) -> Meaning:
+    """The setting that fits the value, if the guessed setting takes another kind of value; otherwise the guess."""
+    path, node, text = case.row.path, case.node, case.text
+    folder = isinstance(node, String) and "/" in node.value
+    a_split = "split" in words(case.name) and re.fullmatch(r"[a-z]\w*", text)
+    others = (
+        (case.row.kind is FLAG and "/" in case.typed, f"{path}.name"),  # `push_to_hub = "me/model"`
+        (path == "save.hub.name" and text in ("true", "false"), "save.hub"),  # `push = true`
+        (path == "lora.bits" and FOUR_BITS.search(text), "qlora"),  # `quantize = bnb.nf4`
+        (path in schema.ADAPTERS and folder, "lora.from"),  # `adapter = "out/first"`
+        (path == "eval.split" and isinstance(node, Number), "data.holdout"),  # `dev_split = 0.05`
+        (path == "data.holdout" and a_split, "eval.split"),  # `validation_split = "test"`
+        (path == "data.context" and isinstance(node, Number), "batch.seq"),  # `ctx = 4096`
+        (
+            path in ("data.prompt", "data.format") and "{{" in text,
+            "data.prompt_template",
+        ),  # `prompt_text = "Q: {{ q }}"`
+        (
+            path == "data.system" and isinstance(node, Ref) and node.is_name,
+            "data.system_column",
+        ),  # `system_from = role`
+    )
+    found = next((other for fits, other in others if fits and other in schema.BY_PATH), "")
+    value = {"save.hub": text, "qlora": "true"}.get(found, "")
+    return Meaning(found, value, own=found != "qlora") if found else case.guess
 
 
 def _loss_of_a_method(case: Guessed) -> Suggestion | None:
