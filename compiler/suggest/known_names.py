@@ -135,6 +135,6 @@ def known_choice(row: schema.Setting, text: str, legal: Collection[str] = ()) ->
     """The choice of a setting that `text` spells in another way; `legal` are those that are legal, if not all are. None
     if `text` spells no choice.
     """
-    typed = letters(text[:80])
-    found = (name for name, phrase in spellings(row) if letters(phrase) == typed)
+    typed, own = letters(text[:80]), {*words(text[:80])}
+    found = (name for name, phrase in spellings(row) if letters(phrase) == typed or {*words(phrase)} == own)
     return next((name for name in found if name in (legal or (name,))), None)

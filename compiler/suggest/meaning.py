@@ -352,7 +352,7 @@ def choice(row: schema.Setting, text: str) -> str | None:
         # the name may be the class of a method, such as `DPOTrainer`
         text = re.sub(r"(?<=\w)(?:Trainer|Config)$", "", text)
     typed, own = letters(text), words(text)
-    same = known_choice(row, text)
+    same = known_choice(row, text) or known_choice(row, re.sub(r"^(?:[A-Za-z_]\w*\.)+(?=[A-Za-z])", "", text))
     if same is not None:
         return same  # only separators differ, so `llama-3.1` stands for `llama3.1`, and not for `llama3`
     if own_reason(f"{row.name} {text}") is not None or text.lower() in ("true", "false"):

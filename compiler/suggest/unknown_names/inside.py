@@ -253,7 +253,7 @@ def _known_only_with_the_clause(case: Inside) -> Suggestion | None:
     """Handle a name that xpc knows only together with the name of the clause: `size` in `eval` is `eval_size`, and
     `delay` in `eval` is the argument `eval_delay`.
     """
-    if case.rows:
+    if case.rows or "." in case.name:
         return None
     refused = without_equivalent(case.message, f"{case.clause} {case.name}")
     joined = case.joined if refused is None else None

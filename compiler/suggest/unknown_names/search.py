@@ -316,7 +316,7 @@ def _of_one_block(case: Case) -> Suggestion | None:
     names, with_word, _ = index()
     own = [] if denied(case.name) else [word for word in words(case.name[:80]) if weight(word) == 1.0]
     blocks = {names[number].path.rpartition(".")[0] for word in own for number in with_word.get(word, ())} - {""}
-    switches = {row.path for row in schema.TABLE if row.kind is FLAG and row.name not in own}
+    switches = {row.path for row in schema.TABLE if row.kind is FLAG and {*words(row.name)}.isdisjoint(own)}
     found = [one for block in sorted(blocks - switches) if (one := described(case.unknown, block)) is not None]
     sure = [one for one in found if one.named and one.complete and not one.partial]
     if len(sure) != 1:
