@@ -201,6 +201,15 @@ def test_commits_can_be_pinned_without_the_hub(tmp_path, served):
     assert (done.returncode, b"HF_HUB_OFFLINE" in done.stderr) == (2, True)
 
 
+def test_a_lock_pins_remote_code(tmp_path, served):
+    put(tmp_path, {"x.xp": SPEC + "\nmodel(trust_remote_code)\n"})
+    status, out = run(tmp_path, served, "check", "x.xp")
+    assert (status, "XP701" in out) == (1, True), out
+    run(tmp_path, served, "lock", "x.xp", "--pin", f"me/model={SECOND}")
+    status, out = run(tmp_path, served, "check", "x.xp")
+    assert status == 0, out
+
+
 def test_a_teacher_evaluation_rows_and_every_member_of_a_sweep_are_pinned(tmp_path, served):
     text = SPEC.replace("  seq = 256\n", "").replace(
         "batch {", "method distill {\n  teacher = me/teacher\n}\neval(every=2, data=me/rows[test])\nbatch {"

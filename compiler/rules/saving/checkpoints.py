@@ -36,7 +36,8 @@ def remote_code_unpinned(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.location("model.trust_remote_code", "the code can read your files and use your network"),
             "remote code is not pinned to a commit",
-            f"write the model as `{model.id}@COMMIT` with all 40 digits, or leave `trust_remote_code` out",
+            f"write the model as `{model.id}@COMMIT` with all 40 digits, let `xpc lock --update` pin it, or leave "
+            "`trust_remote_code` out",
             (spec.label("model.revision", "a branch or a tag"),),
             severity="warning" if registry.find_model(model.id or "") is not None else "error",
         )
