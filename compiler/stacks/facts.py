@@ -268,8 +268,6 @@ class Facts:
     """Whether `jit_mode_eval` can trace the model. If not, transformers warns and evaluates the model
     without tracing.
     """
-    precompute_of_sets: bool
-    """Whether dpo can precompute the reference's log-probabilities if there are several evaluation sets."""
     precompute_under_zero3: bool
     reference_given: Names
     """Methods whose trainer makes its reference model by copying the policy. TRL refuses to do so under ZeRO-3, so the

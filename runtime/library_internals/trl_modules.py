@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 
 @contextmanager
@@ -17,3 +18,16 @@ def replaced(module: object, replacements: Mapping[str, object]) -> Iterator[Non
     finally:
         for name, value in originals.items():
             setattr(module, name, value)
+
+
+def precompute(trainer: Any) -> None:
+    """Precompute the reference of all rows (trl 0.18 and 0.24). By itself, trl computes only one evaluation set."""
+    trainer.get_train_dataloader()
+    rows = trainer.eval_dataset
+    sets = rows if isinstance(rows, dict) else {} if rows is None else {"eval": rows}
+    for name in sets:
+        trainer.eval_dataset, trainer._precomputed_eval_ref_log_probs = sets[name], False
+        trainer.get_eval_dataloader()
+        sets[name] = trainer.eval_dataset
+    if rows is sets:
+        trainer.eval_dataset = sets

@@ -1,4 +1,4 @@
-"""Rules about separate evaluation data, and several named evaluation sets (XP525 to XP527)."""
+"""Rules about separate evaluation data, and several named evaluation sets (XP525, XP526)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from xpc.compiler.rules.core.conditions import evaluation_rows
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.rules.optimizer.best_model import SPEED, reported
 from xpc.compiler.spec import Spec
-from xpc.compiler.stacks import able
 
 WHEN = evaluation_rows
 
@@ -85,24 +84,3 @@ def metric_of_no_set(spec: Spec) -> Iterator[Finding]:
         (spec.label("eval.data", f"{len(spec.sets)} set{'s' * (len(spec.sets) > 1)}"),),
         written if isinstance(metric, str) else None,
     )
-
-
-@rule("XP527", "reference-of-one-set")
-def reference_of_one_set(spec: Spec) -> Iterator[Finding]:
-    """On trl-0.18, `precompute` needs a single evaluation set: trl 0.18 cannot precompute the reference's
-    log-probabilities for several sets.
-
-    Why it is bad: the run fails at its first evaluation.
-
-    Without this rule: TypeError at the first evaluation, because the trainer takes the name of the set, a string, for
-    the set.
-
-    Source: trl 0.18 `dpo_trainer.py`, `kto_trainer.py` (`get_eval_dataloader`); confirmed by running it.
-    """
-    if spec.sets and spec.get("method.precompute") is True and not spec.stack.facts.precompute_of_sets:
-        yield Finding(
-            spec.location("method.precompute", "of several evaluation sets"),
-            f"{spec.stack.name} cannot precompute the reference of several evaluation sets",
-            f"leave `precompute` out, or write `target {able(lambda one: one.facts.precompute_of_sets)}`",
-            (spec.label("eval.data", "the sets"), spec.label("target", "the target")),
-        )

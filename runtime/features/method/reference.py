@@ -6,7 +6,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from ...core.feature import Bundle, Feature, Model, Trainer
-from ...library_internals.trl_modules import replaced
+from ...library_internals.trl_modules import precompute, replaced
 from ..rows.evaluation_sets import joined_sets
 
 
@@ -29,9 +29,7 @@ class Reference(Feature):
         has loaded a checkpoint, and for evaluation rows after the first steps.
         """
         if bundle.arguments.get("precompute_ref_log_probs") and bundle.method in bundle.stack["reference_given"]:
-            trainer.get_train_dataloader()
-            if trainer.eval_dataset is not None:
-                trainer.get_eval_dataloader()
+            precompute(trainer)
 
 
 def is_given(bundle: Bundle) -> bool:

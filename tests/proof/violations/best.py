@@ -39,16 +39,6 @@ def several(*more: str) -> str:
     return spec('eval(every=1, data=["held.jsonl", "far.jsonl"])', *more, train=trained('qwen2.5-3b on "rows.jsonl"'))
 
 
-def paired(method: str) -> str:
-    """A spec with preference data on trl-0.18 and two evaluation sets."""
-    return spec(
-        'eval(every=1, data=["pairs2.jsonl", "pairs3.jsonl"])',
-        method,
-        "target trl-0.18",
-        train=trained('qwen2.5-3b on "pairs.jsonl"'),
-    )
-
-
 def cpu(*more: str) -> str:
     """A spec for a single process on the CPU, with ZeRO."""
     return spec(*more, hardware="cpu", precision="fp32", batch="gbs=4 micro=2")
@@ -85,8 +75,6 @@ PROOFS: tuple[Proof, ...] = (
     Proof("E13", "XP526", at="train", text=several(extra('metric_for_best_model = "eval_loss"')),
           legal=several(extra('metric_for_best_model = "eval_held_loss"')), raises="KeyError",
           match="not found in the evaluation metrics", target="trl-0.18", variant="0.18"),
-    Proof("E14", "XP527", at="train", text=paired("method dpo(precompute)"), legal=paired("method dpo"),
-          raises="TypeError", match="string indices"),
     Proof("E20", "XP516", at="train", raises="ValueError", match="eval_dataset"),
     Proof("E26", "XP211", at="init", measure="evaluation.rows_seen", steps=3, expect={"more": True},
           legal=spec("data(holdout=200)", "eval(every=500)")),
