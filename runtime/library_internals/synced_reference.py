@@ -20,7 +20,7 @@ class SyncedReferenceTrainer:
         import torch
 
         super()._save_rng_state(output_dir)  # type: ignore[misc]
-        path = self._reference(output_dir)
+        path = self.reference_file(output_dir)
         if path.endswith(f"_{self.args.process_index}.pt"):
             torch.save([_local(one) for one in self.ref_model.parameters()], path)
 
@@ -29,11 +29,11 @@ class SyncedReferenceTrainer:
 
         super()._load_rng_state(checkpoint)  # type: ignore[misc]
         if checkpoint is not None:
-            saved = torch.load(self._reference(checkpoint), map_location="cpu", weights_only=True, mmap=True)
+            saved = torch.load(self.reference_file(checkpoint), map_location="cpu", weights_only=True, mmap=True)
             for one, weight in zip(self.ref_model.parameters(), saved, strict=True):
                 _local(one).copy_(weight)
 
-    def _reference(self, checkpoint: str) -> str:
+    def reference_file(self, checkpoint: str) -> str:
         """The path of the file in a checkpoint from which this process reads its part of the reference."""
         plugin = self.accelerator.state.deepspeed_plugin
         sharded = self.is_fsdp_enabled or (plugin is not None and plugin.zero_stage == 3)
