@@ -272,8 +272,7 @@ def _negated(case: Case) -> Suggestion | None:
     block = schema.BY_PATH.get(row.path.rpartition(".")[0])
     # `hub(private=false)` would turn `hub` on
     switched = block is not None and block.kind is FLAG and block.name not in case.unknown.label.source.text
-    switched = row.engines or switched
-    if off and switched and not case.clause:
+    if off and (row.engines or switched) and not case.clause:
         return case.says(f"leave `{case.name[:60]}` out: it is off")
     value = "false" if off else "true"
     inside = is_in(row.path, case.clause)
