@@ -317,8 +317,7 @@ def unknown_dataset(node: Ref, label: Label) -> Diagnostic:
 
 
 def _unknown(code: str, message: str, node: Ref, label: Label, guess: Guess, hub: str, local: str) -> Diagnostic:
-    ends = node.name.lower().rpartition(".")[2] if "." in node.name else ""
-    if local == "file" and ends in ("jsonl", "json", "csv", "parquet", "txt"):
+    if local == "file" and node.name.lower().endswith((".jsonl", ".json", ".csv", ".parquet", ".txt")):
         return report(
             code, message, label, help=f'write `"{node.name}"` for the file', edits=_quoting(node.name, label)
         )
@@ -327,8 +326,8 @@ def _unknown(code: str, message: str, node: Ref, label: Label, guess: Guess, hub
     if swapped is not None:
         what = "dataset" if local == "folder" else "model"
         return report(code, f"`{node.name[:80]}` is a {what}", label, help=f"write `{swapped}`")
-    in_block = local == "file" and not guess.names and not line.lstrip().startswith("train ")
-    if in_block and (found := _data_setting(node, label)) is not None:
+    source = local == "file" and not guess.names and not line.lstrip().startswith("train ")
+    if source and (found := _data_setting(node, label)) is not None:
         return found
     near = guess.names[0] if guess.certain else ""
     start = f"write {', '.join(f'`{one}`' for one in guess.names)}, a" if guess.names else "write a"
