@@ -175,6 +175,7 @@ def test_an_unclear_name_or_value_gets_a_help_without_an_edit(written, help):
         ("unique_rows = none", "data(unique=false)"),
         ("modules_to_save = none", ""),
         ("report_to = none", "track none"),
+        ("wandb.enabled = false", "track none"),
         ("partition = false", ""),
         ("method grpo(rewards=accuracy)\nn = 8", "method grpo(rewards=accuracy, generations=8)"),
         ("schedule reduce_lr_on_plateau\ngamma = 0.5", "schedule reduce_lr_on_plateau(factor=0.5)"),

@@ -57,8 +57,8 @@ were in the list from the beginning.
     47          88.3 % of 60 (83.3 %)    none    (names and values 33 of 36, pages 20 of 24)
     48          85.0 % of 60 (81.7 %)    1       (names and values 28 of 36, pages 23 of 24)
     49          88.3 % of 60 (86.7 %)    1       (names and values 29 of 36, pages 24 of 24)
-    50          89.0 % of 155            none    (the last of three lists; the file has wrong names of all three)
-    51          75.2 % of 306            7       (names of methods, optimizer, schedule and precision, each in four places)
+    50          89.0 % of 155            none    (the last of three lists, all in this file)
+    51          75.2 % of 306            7       (names of methods and optimizers, each in four places)
       next      82.8 % of 198            6
 
 `swept` is not in the table: its names were written after their helps had been corrected.

@@ -48,7 +48,6 @@ def inside(unknown: UnknownName) -> Suggestion:
         _setting_of_a_source,
         _known_only_with_the_clause,
         _too_general,
-        _singular,
         _legal_nowhere,
         _own_by_another_name,
         _argument_of_the_trainer,
@@ -278,13 +277,6 @@ def _too_general(case: Inside) -> Suggestion | None:
     general = case.name in words_of("general") and case.name not in schema.CLAUSES
     own = general and meaning(case.name, case.clause, exact=True) is not None
     return case.says(settings_of(case.clause)) if general and not own else None
-
-
-def _singular(case: Inside) -> Suggestion | None:
-    """Handle the singular of a setting whose name is a plural: `beta = [0.9, 0.95]` in `optimizer` is `betas`."""
-    path = f"{case.clause}.{case.name}"
-    plural = case.node is not None and f"{path}s" in schema.BY_PATH and path not in schema.BY_PATH
-    return of_guess(case.unknown, Meaning(f"{path}s", own=True)) if plural else None
 
 
 def _legal_nowhere(case: Inside) -> Suggestion | None:
