@@ -86,7 +86,7 @@ def first_answer(case: SomeCase, steps: Iterable[Callable[[SomeCase], Suggestion
 
 def denied(name: str) -> str:
     """What a name denies: `packing` for `no_packing` and `packing_off`. "" if the name denies nothing."""
-    written = parts(name[:80])
+    written = [word for word in parts(name[:80]) if word != "do"]
     if len(written) > 1 and written[0] in words_of("denying"):
         return "_".join(written[1:])
     return "_".join(written[:-1]) if len(written) > 1 and written[-1] in ("off", "disabled") else ""

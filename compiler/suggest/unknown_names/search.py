@@ -27,6 +27,7 @@ from xpc.compiler.suggest.unknown_names.clause_words import described
 from xpc.compiler.suggest.unknown_names.guess import NEAR, TYPO, best_guess
 from xpc.compiler.suggest.unknown_names.setting import first_line, of_guess
 from xpc.grammar.record import evolve
+from xpc.grammar.tree import Ref
 
 NOUNS = ("model.attn", "optimizer", "schedule", "strategy", "precision", "track", "model.dtype", "method")
 """Settings whose choice may stand before the name of the setting: `use_sdpa_attention` means the choice `sdpa` of
@@ -59,7 +60,14 @@ def search(unknown: UnknownName) -> Suggestion:
 
 def _by_guess(case: Case) -> Suggestion:
     """The last step of the search: suggest the setting that the name resembles, or say that nothing resembles it."""
-    steps = (_negated, _without_loose_word, _misspelt_other_name, _loss_of_a_method, _guessed_setting)
+    steps = (
+        _negated,
+        _clause_of_the_value,
+        _without_loose_word,
+        _misspelt_other_name,
+        _loss_of_a_method,
+        _guessed_setting,
+    )
     return first_answer(case, steps) or _nothing_near(case)
 
 
@@ -236,6 +244,15 @@ def _loss_of_a_method(case: Case) -> Suggestion | None:
 def _guessed_setting(case: Case) -> Suggestion | None:
     """Suggest the setting that the name probably stands for: `every` for `evry` in `save`."""
     return None if case.guess is None else of_guess(case.unknown, case.guess)
+
+
+def _clause_of_the_value(case: Case) -> Suggestion | None:
+    """Handle a value that only one clause has, outside of all clauses: `platform = slurm` is `launch slurm`."""
+    text = "" if case.clause or case.exact or not isinstance(case.node, Ref) else case.typed.lower()
+    rows = [(row, one) for row in schema.TABLE if row.choices and text and (one := known_choice(row, text))]
+    if len(rows) != 1 or not rows[0][0].head or len(text) < 3:
+        return None
+    return case.says(f"write `{rows[0][0].name} {rows[0][1]}`")
 
 
 def _choice_with_noun(case: Case) -> Suggestion | None:
