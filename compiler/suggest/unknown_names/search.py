@@ -54,7 +54,7 @@ def search(unknown: UnknownName) -> Suggestion:
         return _one_of(unknown, near)
     case = Case(unknown, near[0] if near else guess)
     parts_of_paths = (_key_of_a_component, _key_of_evaluation, _last_part)
-    after_the_guess = (_refused_word, _of_a_library, *parts_of_paths, _model_or_data)
+    after_the_guess = (_refused_word, _of_a_library, *parts_of_paths, _clause_of_the_value, _model_or_data)
     return first_answer(case, after_the_guess) or _by_guess(_without_general_guess(case))
 
 
