@@ -57,11 +57,17 @@ def notation(row: Setting, typed: str, text: str = "") -> str | None:
     value = re.sub(rf"^{row.name}[ \t]*[=:][ \t]*", "", typed.strip())  # `lr = lr=1e-5`
     if len(value) > LONGEST:
         return None
-    for _ in range(ROUNDS):
-        found = ((one.fullmatch(value), form) for one, form in _patterns(row.kind.name, row.name))
-        value = next((match.expand(form) for match, form in found if match is not None), value)
+    value = by_patterns(row.kind.name, row.name, value)
     value = _converted(row, value, text) or value
     return value if value != typed.strip() and is_legal(row, value) else None
+
+
+def by_patterns(kind: str, name: str, value: str) -> str:
+    """Apply the patterns of notations.toml to a value until none of them matches."""
+    for _ in range(ROUNDS):
+        found = ((one.fullmatch(value), form) for one, form in _patterns(kind, name))
+        value = next((match.expand(form) for match, form in found if match is not None), value)
+    return value
 
 
 def is_legal(row: Setting, value: str) -> bool:
@@ -103,9 +109,9 @@ def _number(row: Setting, value: str, text: str) -> str | None:
     if row.path == "nodes" and "x" in value:  # `nodes 2 x 8` also has GPUs
         return None
     value = re.sub(r"[a-z]+(?:-[a-z]+)?", lambda word: str(COUNTED.get(word[0], word[0])), value)
-    counted = re.fullmatch(r"(\d[\d.,]*|\d.*\d)\s+([a-z-]+)(?: per [a-z]+)?", value)
+    counted = re.fullmatch(r"(\d[\d.,]*|\d.*\d)\s*([a-z-]{3,})(?: per [a-z]+)?", value)
     nouns = {one.removesuffix("s") for one in re.findall(r"[a-z]+", f"{row.doc.lower()} {row.name}")}
-    if counted is not None and counted[2].removesuffix("s") in nouns and counted[2] != "share":
+    if counted is not None and any(noun.startswith(counted[2].removesuffix("s")) for noun in nouns - {"share"}):
         value = counted[1]
     if row.path == "lora.alpha":
         ranks = {*re.findall(r"\b(?:rank|r)[ \t]*=[ \t]*(\d+)", text)} or {"16"}
@@ -139,7 +145,7 @@ def arithmetic(text: str) -> float | None:
     if re.fullmatch(r"0x[0-9a-fA-F]{1,12}", text):
         return int(text, 16)
     text = re.sub(r"10(?=[⁻⁰¹²³⁴⁵⁶⁷⁸⁹])", "10**", text).translate(TYPOGRAPHIC)
-    text = re.sub(r"(?<=\d),(?=\d{3}\b(?!,?\d))", "", re.sub(r"^(\d),(?=\d+$)(?!\d{3}$)", r"\1.", text))
+    text = re.sub(r"(?<=\d),(?=\d{3}\b(?!,?\d))", "", re.sub(r"^(\d),(?=\d+(?:e-\d+)?$)(?!\d{3}$)", r"\1.", text))
     text = re.sub(r"(?<=\d)[ \t]*[xX][ \t]*(?=\d)", "*", text.replace("^", "**"))
     if not re.fullmatch(r"[\d_\s.eE+*/()<-]+", text):
         return None

@@ -19,19 +19,7 @@ ALREADY = {
     ("save.resume", "auto"): "leave `resume` out: a run resumes from its newest checkpoint; `resume=never` starts anew",
 }
 """Maps a setting and its default value to the advice to leave the setting out."""
-SWITCHED_OFF = (
-    *NO,
-    "zero",
-    "nil",
-    "without",
-    "inf",
-    "infinity",
-    "infinite",
-    "unlimited",
-    'float("inf")',
-    "math.inf",
-    "np.inf",
-)
+SWITCHED_OFF = (*NO, "zero", "nil", "without")
 """Values of other tools that switch a setting off, such as `clip = none`."""
 
 

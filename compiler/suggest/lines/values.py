@@ -11,8 +11,9 @@ from functools import cache
 from xpc.compiler.language import schema
 from xpc.compiler.suggest.lines.rewriting import findings_in, replaced
 from xpc.compiler.suggest.meaning import is_known, meaning
-from xpc.compiler.suggest.notations import LISTS, NUMBERS, is_legal, notation
+from xpc.compiler.suggest.notations import LISTS, NUMBERS, by_patterns, is_legal, notation
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label
+from xpc.grammar.parse import parse
 from xpc.grammar.record import evolve
 from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Source, Span
@@ -24,6 +25,9 @@ STOP = re.compile(
 )
 """A pattern for the end of a value: a comment, the next setting, or a word that may be a setting."""
 CALLED = re.compile(r"(?P<name>[\w.]+)[ \t]*\([^()]*$")
+SENTENCE = re.compile(
+    r"train[ \t]+(?P<model>\S.*?)[ \t]+on[ \t]+(?P<data>\S.*?)(?=[ \t]+(?:for|with)[ \t]|[ \t]*(?:#|$))", re.M
+)
 LENGTH = re.compile(r"(?<=for)[ \t]+(?P<amount>\S(?:[^=\n]{0,20}\S)?)(?P<sign>[ \t]+)(?P<name>epochs|steps)\b")
 SEVERAL = re.compile(r"\d[\d.]*(?:e[+-]?\d+)?(?:[ \t]*,[ \t]*\d[\d.]*(?:e[+-]?\d+)?)+")
 PLAIN = ("int", "path", "choice", "choices", "hardware")
@@ -38,6 +42,11 @@ def rewrite_values(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     """
     out, done = list(problems), set[tuple[str, int]]()
     for source, start, end in _lines(problems):
+        for span, form in _names(source.text, start, end):
+            if inside := findings_in(out, source, span.start, span.end):
+                edits = (Edit(span, form),)
+                new = evolve(inside[0], primary=Label(source, span), help=f"write `{form}`", edits=edits)
+                out = replaced(out, inside, new)
         for name, span in _values(source.text, start, end):
             place = (source.name, name.start())
             inside = findings_in(out, source, name.start(), span.end) if place not in done else []
@@ -64,6 +73,15 @@ def rewrite_values(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     return out
 
 
+def _names(text: str, start: int, end: int) -> Iterator[tuple[Span, str]]:
+    """The model and the data of a first line, if they are written in another notation: `hf://org/name`."""
+    line = SENTENCE.match(text, start, end)
+    for role in ("model", "data") if line is not None else ():
+        form = by_patterns(role, role, line[role])
+        if form != line[role] and not parse(Source("line.xp", f"train m on {form}\n"))[1]:
+            yield Span(*line.span(role)), form
+
+
 def _sweep(found: Diagnostic, name: str, source: Source, span: Span) -> Diagnostic:
     """The finding for several numbers without brackets: a list of a sweep, or a setting that takes one number."""
     form, label = f"[{source.text[span.start : span.end]}]", Label(source, span)
@@ -86,7 +104,7 @@ def _form(name: re.Match[str], source: Source, span: Span, called: bool) -> str 
     typed = source.text[span.start : span.end]
     unsigned = "=" not in name["sign"]
     plain = not unsigned or called or name.re is LENGTH
-    if ":" in name["sign"] and not called:  # a line of YAML
+    if (":" in name["sign"] and not called) or (unsigned and "=" in typed):  # a line of YAML, or another setting
         return None
     rows = [one for one in _rows(name) if plain or (one.head and one.kind.name in PLAIN)]
     forms = {notation(row, typed, source.text) for row in rows}
@@ -129,7 +147,7 @@ def _values(text: str, start: int, end: int) -> Iterator[tuple[re.Match[str], Sp
             stop = _end_of_value(text, at, end, words=True)
             # on a line of its own, a value may contain names of settings: `every = each step`
             listed = "(" in text[start:at] and any(row.kind.name in LISTS for row in _rows(name))
-            if "=" in name["sign"] and not listed and not text[start:end].startswith("train "):
+            if not listed and not text[start:end].startswith("train "):
                 yield name, Span(at, _end_of_value(text, at, end, words=False))
             yield name, Span(at, stop)
             at = max(stop, at) if "=" in name["sign"] else at
@@ -155,7 +173,7 @@ def _end_of_value(text: str, at: int, end: int, words: bool) -> int:
             if not words:
                 at += 1
                 continue
-            if stop["item"] and is_known(word, loosely=False):
+            if stop["item"] and (word in schema.outer_names() or ("_" in word and is_known(word, loosely=False))):
                 break
             if word is None or word in schema.bare_choices() or word in ("with", "for") or _is_switch(word):
                 break
