@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable
 from functools import cache
 from operator import add, floordiv, lshift, mul, truediv
 
@@ -35,7 +36,14 @@ TIME = re.compile(
     r"(\d+(?:\.\d+)?)\s*(ms|milli\w*|w(?:eeks?)?|d(?:ays?)?|h(?:ours?|rs?)?|m(?:in(?:ute)?s?)?|s(?:ec(?:ond)?s?)?|')(?![a-z])"
 )
 SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([MGT])(?:i?B?)", re.I)
-ARITHMETIC = {ast.Mult: mul, ast.Div: truediv, ast.FloorDiv: floordiv, ast.Add: add, ast.LShift: lshift, ast.Pow: pow}
+ARITHMETIC: dict[type[ast.operator], Callable[..., float]] = {
+    ast.Mult: mul,
+    ast.Div: truediv,
+    ast.FloorDiv: floordiv,
+    ast.Add: add,
+    ast.LShift: lshift,
+    ast.Pow: pow,
+}
 TYPOGRAPHIC = str.maketrans(
     {"×": "*", "·": "*", "⁻": "-", "−": "-", "–": "-"} | {s: str(n) for n, s in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")}
 )

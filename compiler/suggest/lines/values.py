@@ -42,10 +42,10 @@ def rewrite_values(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     """
     out, done = list(problems), set[tuple[str, int]]()
     for source, start, end in _lines(problems):
-        for span, form in _names(source.text, start, end):
+        for span, known in _names(source.text, start, end):
             if inside := findings_in(out, source, span.start, span.end):
-                edits = (Edit(span, form),)
-                new = evolve(inside[0], primary=Label(source, span), help=f"write `{form}`", edits=edits)
+                edits = (Edit(span, known),)
+                new = evolve(inside[0], primary=Label(source, span), help=f"write `{known}`", edits=edits)
                 out = replaced(out, inside, new)
         for name, span in _values(source.text, start, end):
             place = (source.name, name.start())
@@ -76,7 +76,9 @@ def rewrite_values(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
 def _names(text: str, start: int, end: int) -> Iterator[tuple[Span, str]]:
     """The model and the data of a first line, if they are written in another notation: `hf://org/name`."""
     line = SENTENCE.match(text, start, end)
-    for role in ("model", "data") if line is not None else ():
+    if line is None:
+        return
+    for role in ("model", "data"):
         form = by_patterns(role, role, line[role])
         if form != line[role] and not parse(Source("line.xp", f"train m on {form}\n"))[1]:
             yield Span(*line.span(role)), form
