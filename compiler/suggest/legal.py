@@ -23,8 +23,8 @@ from xpc.compiler.suggest.converted_values import (
 from xpc.compiler.suggest.converted_values import legal as in_words
 from xpc.compiler.suggest.joined_values import call_of_python
 from xpc.compiler.suggest.known_names import known_choice
+from xpc.compiler.suggest.lines.notations import notation
 from xpc.compiler.suggest.no_equivalent import advice, no_such_choice, pair_advice
-from xpc.compiler.suggest.notations import notation
 from xpc.compiler.suggest.numbers import fraction
 from xpc.compiler.suggest.tables import examples, mapped
 from xpc.compiler.suggest.unset_values import ALREADY, SWITCHED_OFF, leave_out, null_value, unset_advice

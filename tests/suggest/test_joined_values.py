@@ -8,7 +8,7 @@ import pytest
 from compile_support import checked, edited
 
 from xpc.compiler.language.schema import BY_PATH
-from xpc.compiler.suggest.notations import notation
+from xpc.compiler.suggest.lines.notations import notation
 
 HEAD = "xpc 1\ntrain qwen2.5-3b on alpaca for 2 epochs\n"
 WRITTEN = [

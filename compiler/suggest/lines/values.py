@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 
 from xpc.compiler.language import schema
+from xpc.compiler.suggest.lines.notations import LISTS, NUMBERS, by_patterns, is_legal, notation
 from xpc.compiler.suggest.lines.rewriting import findings_in, replaced
 from xpc.compiler.suggest.meaning import is_known, meaning
-from xpc.compiler.suggest.notations import LISTS, NUMBERS, by_patterns, is_legal, notation
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label
 from xpc.grammar.parse import parse
 from xpc.grammar.record import evolve
