@@ -138,6 +138,17 @@ def test_a_name_without_letters_gets_a_finding(name):
 
 
 CHOICE_DECIDES = {"mlflow experiment_name": "project", "mlflow run_id": "MLFLOW_TAGS", "slurm timeout": "time"}
+CHOICE_DECIDES |= dict.fromkeys(("muon b1", "muon beta1", "muon beta_1"), "momentum")
+CHOICE_DECIDES |= dict.fromkeys(("muon adam_rate", "muon scalar_lr"), "adamw_lr")
+CHOICE_DECIDES |= dict.fromkeys(("muon update_scale", "muon update_scaling"), "adjust_lr")
+CHOICE_DECIDES |= dict.fromkeys(("reward callables", "reward functions"), "rewards")
+CHOICE_DECIDES |= {
+    "cpo sft_loss": "likelihood",
+    "linear warmup_epochs": "warmup",
+    "muon weightdecay": "no equivalent",
+    "wsd cooldown": "decay",
+    "zero3 offload_all": "offload",
+}
 """Maps a clause with its choice and a name, such as `slurm timeout`, to the setting that is meant."""
 
 
@@ -159,7 +170,15 @@ def typed_after(clause: str, choice: str, name: str, value: str) -> str:
 
 @pytest.mark.parametrize(
     ("clause", "choice", "name"),
-    [("track", "mlflow", "experiment_name"), ("track", "mlflow", "run_id"), ("launch", "slurm", "timeout")],
+    [
+        ("track", "mlflow", "experiment_name"),
+        ("track", "mlflow", "run_id"),
+        ("launch", "slurm", "timeout"),
+        ("optimizer", "muon", "beta1"),
+        ("optimizer", "muon", "update_scale"),
+        ("method", "reward", "functions"),
+        ("schedule", "wsd", "cooldown"),
+    ],
 )
 def test_name_of_another_tool_means_what_the_choice_decides(clause: str, choice: str, name: str) -> None:
     assert CHOICE_DECIDES[f"{choice} {name}"] in typed_after(clause, choice, name, "1")
