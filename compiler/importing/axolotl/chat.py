@@ -230,7 +230,7 @@ def _tokenizers_own(draft: Draft, named: Entries, own: bool, renders: bool, know
 
 def _repeated_tokens(draft: Draft, named: Entries, name: str, body: str) -> None:
     """Report that axolotl writes another bos token before the question of a preference pair, or, in ORPO, two end
-    tokens after an answer. `body` is the chat template called `name`.
+    tokens after an answer, and does not train on `<think>`. `body` is the chat template called `name`.
     """
     kinds = [part.mapping.get("type") for part in named["datasets"].items] if "datasets" in named else []
     written = [kind for kind in kinds if kind is not None and str(kind.value).startswith("chat_template")]
@@ -238,6 +238,9 @@ def _repeated_tokens(draft: Draft, named: Entries, name: str, body: str) -> None
         bos_token(draft, body, written[0], rendered=True)
     if written and draft.method == "orpo" and name != "llama3":
         why = "axolotl trains on two end tokens after each answer, with a newline between them; the spec trains on one"
+        draft.differs("datasets.type", why, written[0])
+    if written and draft.method == "orpo" and name == "qwen3":
+        why = "axolotl counts `<think>` at the beginning of an answer as part of the prompt; the spec trains on it"
         draft.differs("datasets.type", why, written[0])
 
 
