@@ -53,7 +53,8 @@ def reader(folder: str, typed: str = "") -> Callable[[str], bytes | None]:
                 foreign = os.path.isabs(name) and name not in typed
                 refused = name.endswith(".py") or foreign or Workspace(one).outside_fault(name)
                 if _inside(root, path) or not refused:
-                    return read_file(path, 4 * MAX_SIZE)
+                    # a file of rows may be larger
+                    return read_file(path, (64 if name.endswith((".json", ".jsonl")) else 4) * MAX_SIZE)
         return None
 
     return read

@@ -20,6 +20,7 @@ DIFFERENT = {
         "dpo chatml.intel after a first token": "datasets.type",
         "drop_system_message": "drop_system_message",
         "orpo": "datasets.type",
+        "orpo by qwen3": "datasets.type",
         "reward": "datasets.system",
         "reward with a system prompt": "datasets.system",
     },
@@ -43,7 +44,7 @@ REFUSED = {
         "input_output", "dpo with columns of its own",
     },
     "llamafactory": {
-        "openai", "earlier turns",
+        "openai",
     },
 }  # fmt: skip
 """Cases that the import refuses."""

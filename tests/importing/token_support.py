@@ -10,7 +10,7 @@ import sys
 from functools import cache
 from typing import Any
 
-from import_support import REPOSITORY, Imported, imported
+from import_support import REPOSITORY, Imported, convert, imported
 
 sys.path.append(os.path.join(REPOSITORY, "tests", "importing", "oracles"))
 
@@ -35,9 +35,14 @@ def cases(tool: str) -> dict[str, Case]:
 
 
 def laid(case: Case, tool: str, folder: str) -> Imported:
-    """Write the case's model and rows into a folder, and import its file there."""
-    text = case.lay(tool, folder)
-    return imported(text, "--hardware", "1 x cpu", name=os.path.join(folder, "recipe.yaml"), root=folder)
+    """Write the case's model and rows into a folder, and import its file there. The folder then also has the files that
+    the import writes next to a spec.
+    """
+    text, name = case.lay(tool, folder), os.path.join(folder, "recipe.yaml")
+    for file, data in convert(text, "--hardware", "1 x cpu", name=name, folder=folder)[0].files.items():
+        with open(os.path.join(folder, file), "wb") as handle:
+            handle.write(data)
+    return imported(text, "--hardware", "1 x cpu", name=name, root=folder)
 
 
 def laid_together(parts: list[Case], tool: str, folder: str) -> Imported:

@@ -5,12 +5,14 @@ held-out rows.
 from __future__ import annotations
 
 import json
+import posixpath
 import re
 from collections.abc import Mapping
 
 from xpc.compiler.importing import mixture
 from xpc.compiler.importing.draft import Draft, Source
 from xpc.compiler.importing.llamafactory import images
+from xpc.compiler.importing.llamafactory.earlier_turns import converted
 from xpc.compiler.importing.llamafactory.sets import About, rows
 from xpc.compiler.importing.llamafactory.templates import template
 from xpc.compiler.importing.overrides import Overrides, named_table
@@ -63,7 +65,7 @@ def data(draft: Draft, named: Entries, overrides: Overrides, stage: str) -> None
                 draft.error(listed, f"`{base}/dataset_info.json` has no dataset `{name}`, so LLaMA-Factory refuses the "
                             "file, too", f"did you mean `{near}`?" if near else f"add `{name}` to it")  # fmt: skip
                 continue
-            _source(draft, listed, name, base, info, most, stage)
+            _source(draft, listed, name, base, info, most, stage, overrides)
         formats.in_common(draft)
     else:
         draft.warn(listed, "no data is named", "`--data` names it")
@@ -245,7 +247,7 @@ def _holdout(draft: Draft, named: Entries, overrides: Overrides, base: str, stag
     if sets is not None and (sets.empty or every is None or every.text == "never"):
         draft.note(sets, "it is empty" if sets.empty else "nothing is evaluated")
     elif sets is not None:
-        _evaluated(draft, sets, base, _information(overrides, base), stage)
+        _evaluated(draft, sets, base, _information(overrides, base), overrides)
         limit = named.get("max_samples")
         if most and limit is not None:
             draft.differs(
@@ -270,12 +272,12 @@ def _information(overrides: Overrides, folder: str) -> Mapping[str, About]:
     return {**own, **listed}
 
 
-def _evaluated(draft: Draft, entry: Entry, base: str, info: Mapping[str, About], stage: str) -> None:
+def _evaluated(draft: Draft, entry: Entry, base: str, info: Mapping[str, About], overrides: Overrides) -> None:
     """Set `eval.data` from the names in `eval_dataset`. The test rows have the format of the training rows."""
     refs = []
     for name in words(entry) or []:
-        about = info.get(name, {})
-        refs.append(_reference(name, base, about))
+        about, place = converted(draft, entry, base, info.get(name, {}), overrides)
+        refs.append(_reference(name, place, about))
     draft.raw("eval.data", f"[{', '.join(refs)}]" if len(refs) > 1 else refs[0], entry)
     if len(refs) > 1 and not draft.has("eval.every"):
         draft.note(entry, "nothing is evaluated")
@@ -303,10 +305,11 @@ WITH_IMAGES = {"sft": "mllm_demo", "dpo": "rlhf_v"}
 
 
 def _source(draft: Draft, entry: Entry, name: str, folder: str, info: Mapping[str, About], most: int | None,
-            stage: str) -> None:  # fmt: skip
+            stage: str, overrides: Overrides) -> None:  # fmt: skip
     """Add a data source for one name in `dataset`, which names an entry of `dataset_info.json` or a file."""
     about = info.get(name)
-    ref = _reference(name, folder, about or {})
+    read, place = (about or {}, folder) if stage == "pt" else converted(draft, entry, folder, about or {}, overrides)
+    ref = _reference(name, place, read)
     draft.mark(entry, "mapped", f"data {{ {ref} }}")
     assumed, phrase = UNKNOWN.get(stage, ({}, ""))
     whose = f"rows of Alpaca's format{phrase}"
@@ -316,7 +319,7 @@ def _source(draft: Draft, entry: Entry, name: str, folder: str, info: Mapping[st
     if about is None and stage != "pt":
         why = f"`{folder}/dataset_info.json`, which describes `{name}`, does not exist: the import assumes "
         draft.warn(entry, why + whose)
-    found = rows(draft, entry, name, about or assumed, stage)
+    found = rows(draft, entry, name, read or assumed, stage)
     if found is None:
         draft.sources.append(Source(ref, (), None, most))
         return
@@ -334,4 +337,5 @@ def _reference(name: str, folder: str, about: About) -> str:
         )
     if "/" in name and not name.endswith((".json", ".jsonl", ".csv", ".parquet")):
         return name
-    return quoted(f"{folder}/{file if isinstance(file, str) else name if '.' in name else name + '.json'}")
+    file = file if isinstance(file, str) else name if "." in name else name + ".json"
+    return quoted(posixpath.join(folder, file))

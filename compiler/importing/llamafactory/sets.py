@@ -42,7 +42,7 @@ class Rows:
 
 def rows(draft: Draft, entry: Entry, name: str, about: About, stage: str) -> Rows | None:
     """How a spec reads the rows of the dataset `name`. Reports an error and returns None if it cannot read them."""
-    columns, tags = _table(about, "columns"), _table(about, "tags")
+    columns, tags = table(about, "columns"), table(about, "tags")
     ranking, form = about.get("ranking") is True, str(about.get("formatting", "alpaca"))
     usual = {"prompt": "instruction", "query": "input", "response": "output", "messages": "conversations"}
     named = columns if "columns" in about else usual
@@ -67,7 +67,8 @@ def rows(draft: Draft, entry: Entry, name: str, about: About, stage: str) -> Row
     if form == "alpaca":
         return _alpaca(named, ranking)
     turns = named.get("messages", "conversations")
-    draft.differs("formatting", "LLaMA-Factory drops a row whose speakers do not alternate; the spec trains on it")
+    if about.get("alternates") is not True:
+        draft.differs("formatting", "LLaMA-Factory drops a row whose speakers do not alternate; the spec trains on it")
     shape = "messages" if (tags or {}).get("role_tag", "from") == "role" else "conversations"
     _speakers(draft, entry, tags or {}, shape)
     if ranking:
@@ -89,7 +90,7 @@ def _alpaca(named: Mapping[str, str], ranking: bool) -> Rows:
     return Rows("alpaca", True, columns if columns != ("instruction", "input", "output") else ())
 
 
-def _table(about: About, key: str) -> dict[str, str]:
+def table(about: About, key: str) -> dict[str, str]:
     """The mapping under a key of a dataset's entry, such as the names of columns under `columns`, without keys whose
     value is null.
     """

@@ -11,6 +11,7 @@ from xpc.compiler.importing.draft import Draft, Source
 from xpc.compiler.importing.python.chain import Chain
 from xpc.compiler.importing.python.data import Data
 from xpc.compiler.importing.python.interpreter.values import Argument, Location, Object, Table, Unknown
+from xpc.compiler.importing.rows_file import write_rows
 from xpc.compiler.importing.text.entries import LARGEST, Entry
 from xpc.compiler.importing.trl.data import PART, SPLIT
 from xpc.compiler.importing.trl.model import reference, revised
@@ -69,17 +70,6 @@ def _with_held_rows(draft: Draft, data: Data, given: Argument) -> int:
     return count + int(held) if held >= 1 else ceil(count / (1 - held))
 
 
-def _written(draft: Draft, chain: Chain) -> Entry:
-    """Write the script's literal rows to a JSONL file next to the spec. Returns the entry that names the file."""
-    data = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in chain.rows).encode()
-    number, name = 1, f"{draft.stem}.rows.jsonl"
-    while draft.files.get(name, data) != data:
-        number += 1
-        name = f"{draft.stem}.rows-{number}.jsonl"
-    draft.files[name] = data
-    return chain.location.entry("rows", name)
-
-
 def _part_of_file(draft: Draft, chain: Chain, data: Data, found: Entry, limit: int | None) -> int | None:
     """The number of rows to read from a file: 100 for `split="train[:100]"`. A hub dataset without an owner in its
     name, such as `squad`, is an error, because a spec would read the name as a file.
@@ -126,7 +116,7 @@ def _named(draft: Draft, chain: Chain, data: Data) -> tuple[Entry | None, Locati
         )
         return None, location
     if chain.rows:
-        return _written(draft, chain), chain.location
+        return chain.location.entry("rows", write_rows(draft, chain.rows)), chain.location
     if chain.loaded is None:
         return None, None
     call = chain.loaded

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import oracle_support
 import pytest
-from import_support import FACTORY, HARDWARE, imported
+from import_support import FACTORY, HARDWARE, Imported, imported
 from jinja2 import Environment
 
 from xpc.compiler.importing.llamafactory.keys import KEYS
@@ -166,6 +166,57 @@ def test_dataset_that_dataset_info_lacks_is_an_error(tmp_path: Path) -> None:
     assert not found.draft.sources
     assert "did you mean `custom_rows`?" in [one.help for one in found.draft.messages]
     assert not imported(FACTORY.replace("alpaca_en_demo", "custom_rows"), *HARDWARE, root=str(tmp_path)).draft.wrong
+
+
+ANSWERED = {"instruction": "And 3?", "input": "", "output": "9"}
+EARLIER = {**ANSWERED, "history": [["2 squared?", "4"]]}
+
+
+def _with_history(folder: Path, rows: list[object] | None, more: str = "", ending: str = "json") -> Imported:
+    columns = {"prompt": "instruction", "query": "input", "response": "output", "history": "history"}
+    (folder / "data").mkdir()
+    about = {"talks": {"file_name": f"rows.{ending}", "columns": columns}}
+    (folder / "data" / "dataset_info.json").write_text(json.dumps(about))
+    if rows is not None:
+        text = json.dumps(rows) if ending == "json" else "".join(json.dumps(one) + "\n" for one in rows)
+        (folder / "data" / f"rows.{ending}").write_text(text)
+    return imported(FACTORY.replace("alpaca_en_demo", "talks") + more, *HARDWARE, root=str(folder))
+
+
+@pytest.mark.parametrize("ending", ["json", "jsonl"])
+def test_earlier_turns_become_conversations_in_a_file_next_to_the_spec(ending: str, tmp_path: Path) -> None:
+    found = _with_history(tmp_path, [EARLIER, ANSWERED, {**EARLIER, "output": None}], ending=ending)
+    assert not found.draft.wrong, found.messages
+    assert 'on "recipe.rows.jsonl"' in found.text
+    rows = [json.loads(line) for line in found.draft.files["recipe.rows.jsonl"].splitlines()]
+    assert [[turn["content"] for turn in row["messages"]] for row in rows] == [
+        ["2 squared?", "4", "And 3?", "9"], ["And 3?", "9"],
+    ]  # fmt: skip
+    assert rows[0]["messages"][1]["role"] == "assistant"
+    assert "formatting" not in found.draft.differences
+
+
+def test_rows_without_earlier_turns_are_read_where_they_are(tmp_path: Path) -> None:
+    found = _with_history(tmp_path, [{**ANSWERED, "history": []}])
+    assert not found.draft.wrong, found.messages
+    assert 'on "data/rows.json"' in found.text
+    assert "recipe.rows.jsonl" not in found.draft.files
+
+
+def test_earlier_turns_of_rows_for_evaluation_become_conversations(tmp_path: Path) -> None:
+    found = _with_history(tmp_path, [EARLIER], "eval_dataset: talks\neval_strategy: epoch\n")
+    assert not found.draft.wrong, found.messages
+    assert 'data = "recipe.rows.jsonl"' in found.text
+
+
+@pytest.mark.parametrize("rows", [
+    None, [], ["text"], [{**EARLIER, "history": [["one text"]]}], [{**EARLIER, "history": [["2 squared?", None]]}],
+    [{**EARLIER, "instruction": 3}], [{**EARLIER, "output": None}], [{**EARLIER, "output": "\ud800"}],
+])  # fmt: skip
+def test_earlier_turns_that_cannot_be_converted_are_an_error(rows: list[object] | None, tmp_path: Path) -> None:
+    found = _with_history(tmp_path, rows)
+    assert "recipe.rows.jsonl" not in found.draft.files
+    assert any("has a column of earlier turns" in one for one in found.messages), found.messages
 
 
 @pytest.mark.parametrize(("value", "attention"), [("true", "flash2"), ("false", None), ("fa2", "flash2"), ("fast", "")])

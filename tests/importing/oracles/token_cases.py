@@ -245,6 +245,8 @@ AXOLOTL_ANSWERS = [
       for word, family in (("chatml.argilla", "chatml"), ("chatml.prompt_pairs", "chatml"),
                            ("llama3.argilla", "llama3"))),
     Case("orpo", PAIRS_OF_TURNS, keys={**TEMPLATE, "rl": "orpo"}, dataset={"type": "chat_template.argilla"}),
+    Case("orpo by qwen3", PAIRS_OF_TURNS, keys={"chat_template": "qwen3", "rl": "orpo"},
+         dataset={"type": "chat_template.argilla"}),
     Case("reward", PAIRS, keys={**TEMPLATE, **OF_REWARDS}, dataset={"type": "bradley_terry.chat_template"}),
     Case("reward with a system prompt", [{**row, "system": "Be kind."} for row in PAIRS],
          keys={**TEMPLATE, **OF_REWARDS}, dataset={"type": "bradley_terry.chat_template"}),
@@ -287,6 +289,19 @@ LLAMAFACTORY_ANSWERS = [
         "prompt": "instruction", "query": "input", "response": "output", "system": "system"}}),
     factory("earlier turns", [{**INSTRUCTIONS[0], "history": [["Hi", "Hello."]]}], about={"columns": {
         "prompt": "instruction", "query": "input", "response": "output", "history": "history"}}),
+    factory("earlier turns in some rows", [
+        {**WITH_SYSTEM[0], "history": [["Hi", "Hello."], ["", "\nNothing."]]}, {**WITH_SYSTEM[1], "history": None},
+        {"instruction": "Hi", "input": None, "output": None, "system": "", "history": []}], template="qwen3",
+            mask_history=True, about={"columns": {"prompt": "instruction", "query": "input", "response": "output",
+                                                  "system": "system", "history": "history"}}),
+    factory("no earlier turns", [{**row, "history": []} for row in INSTRUCTIONS], about={"columns": {
+        "prompt": "instruction", "query": "input", "response": "output", "history": "history"}}),
+    factory("pairs of texts after earlier turns", [{**PAIRS[0], "history": [["Hi", "Hello."]]}], stage="dpo", about={
+        "ranking": True, "columns": {"prompt": "instruction", "chosen": "chosen", "rejected": "rejected",
+                                     "history": "history"}}),
+    factory("judged answers after earlier turns", [{**row, "history": [["Hi", "Hello."]]} for row in JUDGED], about={
+        "columns": {"prompt": "prompt", "response": "completion", "kto_tag": "label", "history": "history"}},
+            stage="kto", per_device_train_batch_size=2),
     factory("a column of system prompts beside turns", [{**row, "sys": "Be kind."} for row in SHAREGPT],
             about={"formatting": "sharegpt", "columns": {"messages": "conversations", "system": "sys"}}),
     factory("mask_history", SHAREGPT, about=OF_SHAREGPT, mask_history=True),
