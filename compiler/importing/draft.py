@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 
 from xpc.compiler.importing.outcomes import ERROR, EXTRA, IRRELEVANT, MAPPED, RESERVED, Decision, KeyOutcome, Message
@@ -274,6 +275,16 @@ class Draft:
             return
         self.put(path, value, entry, weak=weak)
 
+    def write_rows(self, rows: Iterable[object]) -> str:
+        """Write rows to a JSONL file next to the spec. Returns the file's name, such as `import.rows.jsonl`."""
+        data = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in rows).encode()
+        number, name = 1, f"{self.stem}.rows.jsonl"
+        while self.files.get(name, data) != data:
+            number += 1
+            name = f"{self.stem}.rows-{number}.jsonl"
+        self.files[name] = data
+        return name
+
     # -- extra -----------------------------------------------------------------------------------------------------
 
     def keep_in_extra(self, library: str, name: str, entry: Entry, default: object = None) -> bool:
@@ -308,12 +319,8 @@ class Draft:
         """
         if not isinstance(value, str):
             return value
-        for one in (
-            value,
-            boolean(entry) if value.lower() in ("true", "false") else None,
-            integer(entry),
-            number(entry),
-        ):
+        switch = boolean(entry) if value.lower() in ("true", "false") else None
+        for one in (value, switch, integer(entry), number(entry)):
             if one is not None and extras.wrong_value(self.stack, library, name, one, self.method) is None:
                 return one
         return value

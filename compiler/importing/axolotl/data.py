@@ -152,12 +152,8 @@ def _system_column(draft: Draft, path: Entry | None, overrides: Overrides) -> No
         first = json.loads((data or b"{}").split(b"\n", 1)[0])
     except ValueError:
         return
-    if (
-        path is not None
-        and isinstance(first, dict)
-        and "system" in first
-        and {"messages", "conversations"} & set(first)
-    ):
+    talks = isinstance(first, dict) and {"messages", "conversations"} & set(first)
+    if path is not None and talks and "system" in first:
         draft.put("data.system_column", "system", path)
 
 

@@ -169,13 +169,9 @@ def _masks(draft: Draft, named: Entries, stage: str) -> None:
         return
     stated = draft.settings.pop("method.assistant_only", None)
     prompts_too = stated is not None and stated.text == "false"
+    entry, why = None if stated is None else stated.entry, "" if prompts_too else "LLaMA-Factory trains on answers"
     for path in formats.masks(draft):
-        draft.put(
-            path,
-            not prompts_too,
-            None if stated is None else stated.entry,
-            "LLaMA-Factory trains on answers" * (not prompts_too),
-        )
+        draft.put(path, not prompts_too, entry, why)
 
 
 def _second(draft: Draft, entry: Entry, overrides: Overrides) -> None:

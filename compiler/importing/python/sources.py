@@ -11,7 +11,6 @@ from xpc.compiler.importing.draft import Draft, Source
 from xpc.compiler.importing.python.chain import Chain
 from xpc.compiler.importing.python.data import Data
 from xpc.compiler.importing.python.interpreter.values import Argument, Location, Object, Table, Unknown
-from xpc.compiler.importing.rows_file import write_rows
 from xpc.compiler.importing.text.entries import LARGEST, Entry
 from xpc.compiler.importing.trl.data import PART, SPLIT
 from xpc.compiler.importing.trl.model import reference, revised
@@ -116,7 +115,7 @@ def _named(draft: Draft, chain: Chain, data: Data) -> tuple[Entry | None, Locati
         )
         return None, location
     if chain.rows:
-        return chain.location.entry("rows", write_rows(draft, chain.rows)), chain.location
+        return chain.location.entry("rows", draft.write_rows(chain.rows)), chain.location
     if chain.loaded is None:
         return None, None
     call = chain.loaded
