@@ -201,7 +201,7 @@ def overrides_of(options: argparse.Namespace, source: SourceFile) -> Overrides:
         _reference(options.data), options.rewards, options.prompt, version, _sets(options), _pick(options),
         options.partial, place(source.folder, source.name), recorded,
         lambda: files_near(source.folder),
-        lambda: files_near(source.folder, r"\.(sh|bash|slurm|sbatch)$"),
+        lambda: files_near(source.folder, r"\.(sh|bash|slurm|sbatch)$"), lambda: files_near(source.folder, r"\.ya?ml$"),
         lambda: files_near(source.folder, r"^requirements.*\.txt$"), finder(source.folder),
     )  # fmt: skip
 

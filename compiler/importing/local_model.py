@@ -20,15 +20,16 @@ NEAREST = 3
 
 
 def adapter(draft: Draft, overrides: Overrides) -> None:
-    """Warn if the run continues an adapter whose folder does not exist."""
+    """Warn if the run continues an adapter whose folder does not exist, and name the nearby YAML that writes it."""
     written = draft.settings.get("lora.from")
     folder = "" if written is None else written.text.strip('"').rstrip("/\\")
     if written is not None and overrides.read(f"{folder}/adapter_config.json") is None:
-        draft.warn(
-            written.entry,
-            f"`{folder}` does not exist here, and `xpc compile` reads the adapter's shape from it",
-            "put the folder next to the spec, or leave the key out to train a new adapter",
-        )
+        output = re.escape(re.sub(r"^\./|/checkpoint-\d+$", "", folder))
+        line = re.compile(rf"""^(\w+):[ \t]*["']?(?:\./)?{output}/?["']?[ \t]*(?:#.*)?$""", re.MULTILINE)
+        earlier = [name for name, text in overrides.configs() if line.findall(text) == ["output_dir"]]
+        why = f"`{folder}` does not exist here, and `xpc compile` reads the adapter's shape from it"
+        first = f"first run the spec of `{earlier[0]}`" if earlier else "put the folder next to the spec"
+        draft.warn(written.entry, why, f"{first}, or leave the key out to train a new adapter")
 
 
 def architecture(draft: Draft, overrides: Overrides) -> None:

@@ -59,7 +59,7 @@ class Overrides:
     - `place`: the path of the source in its repository, such as `recipes/x/dpo/config.yaml`
     - `read`: returns the bytes of a file that a source names, relative to the source
     - `scripts`: yields the Python files near the source, each with its name and text; `launches`: the shell scripts;
-      `requirements`: the files such as requirements-gpu.txt
+      `configs`: the YAML files; `requirements`: the files such as requirements-gpu.txt
     - `find`: returns the paths of the repository's Python files with a given name
     - `launch`: the command that starts a Python script; `environment`: the environment variables of the script
     - `module`: the module that creates the trainer, if the script that calls this module is imported instead
@@ -83,6 +83,7 @@ class Overrides:
     read: Callable[[str], bytes | None] = field(default=nothing, repr=False)
     scripts: Callable[[], Iterator[tuple[str, str]]] = field(default=no_scripts, repr=False)
     launches: Callable[[], Iterator[tuple[str, str]]] = field(default=no_scripts, repr=False)
+    configs: Callable[[], Iterator[tuple[str, str]]] = field(default=no_scripts, repr=False)
     requirements: Callable[[], Iterator[tuple[str, str]]] = field(default=no_scripts, repr=False)
     find: Callable[[str], list[str]] = field(default=nowhere, repr=False)
     launch: Launch | None = field(default=None, repr=False)

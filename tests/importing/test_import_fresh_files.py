@@ -4,6 +4,8 @@ effect.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from import_support import HARDWARE, HEAD, imported
 from test_import_wild_files import AXOLOTL, FACTORY
@@ -166,6 +168,19 @@ def test_missing_adapter_is_reported_immediately(text: str) -> None:
     found = imported(text, *HARDWARE)
     assert any("`saves/first` does not exist" in one for one in found.messages)
     assert [one.split()[0] for one in found.errors] == ["XP930"]
+
+
+@pytest.mark.parametrize(("folder", "earlier"), [
+    ("saves/first", "sft.yaml"), ("./saves/first/checkpoint-40", "sft.yaml"), ("saves/second", ""), ("saves/fir.t", ""),
+])  # fmt: skip
+def test_config_that_writes_a_missing_adapter_is_named(folder: str, earlier: str, tmp_path: Path) -> None:
+    (tmp_path / "sft.yaml").write_text(FACTORY.replace("output_dir: out", "output_dir: './saves/first/'  # LoRA"))
+    later = FACTORY.replace("output_dir: out", "output_dir: saves/second") + "adapter_name_or_path: saves/second\n"
+    (tmp_path / "again.yaml").write_text(later)
+    found = imported(FACTORY + f"adapter_name_or_path: {folder}\n", *HARDWARE, root=str(tmp_path))
+    (help,) = [one.help for one in found.draft.messages if "reads the adapter's shape" in one.text]
+    assert ("first run the spec of `sft.yaml`" in help) is (earlier == "sft.yaml"), help
+    assert "again.yaml" not in help
 
 
 def test_reference_loading_is_irrelevant_without_a_reference() -> None:

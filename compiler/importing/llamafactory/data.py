@@ -53,10 +53,7 @@ def data(draft: Draft, named: Entries, overrides: Overrides, stage: str) -> None
         info = _information(overrides, base)
         beside = _information(overrides, ".") if folder is None else {}
         if not set(words(listed) or []) <= set(info) and set(words(listed) or []) <= set(beside):
-            draft.warn(
-                listed,
-                "`data/dataset_info.json` does not list it, but the one next to the imported file does",
-            )
+            draft.warn(listed, "`data/dataset_info.json` does not list it, but the one next to the imported file does")
             info, base = beside, "."
         complete = overrides.read(f"{base}/dataset_info.json") is not None
         for name in words(listed) or []:
@@ -288,10 +285,7 @@ UNKNOWN: Mapping[str, tuple[About, str]] = {
     "pt": ({"columns": {"prompt": "text"}}, ""),
     "rm": PAIRS,
     "dpo": PAIRS,
-    "kto": (
-        {"columns": {**QUESTION, "response": "output", "kto_tag": "kto_tag"}},
-        ", rated by `kto_tag`",
-    ),
+    "kto": ({"columns": {**QUESTION, "response": "output", "kto_tag": "kto_tag"}}, ", rated by `kto_tag`"),
 }
 """Maps each stage of training to the entry that the import assumes if there is no dataset_info.json, and to words for
 the warning about the assumed rows.
