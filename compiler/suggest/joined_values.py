@@ -108,6 +108,9 @@ def _counted_words(found: Diagnostic) -> tuple[Diagnostic, Span] | None:
     if rest == ["tokens"] and before["name"] in ("gbs", "micro", "accum"):
         help = f"write the tokens divided by `seq`: `{before['name']}` counts sequences"
         return evolve(found, message=message, help=help, edits=()), span
+    if "per" in rest and rest[-1] == "epoch":
+        help = f"write a share of the run (`{before['name']} = 5%`), a number of steps, or `epoch` for once in an epoch"
+        return evolve(found, message=message, help=help, edits=()), span
     if before["name"] == "hardware":
         from xpc.compiler.suggest.registry_names import either, gpus_named
 

@@ -24,6 +24,16 @@ REORDERED = [
     ("train qwen2.5-3b on alpaca for 2 passes", "train qwen2.5-3b on alpaca for 2 epochs"),
     ("train qwen2.5-3b on alpaca for 700 stpes", "train qwen2.5-3b on alpaca for 700 steps"),
     ("train qwen2.5-3b on alpaca for 1 epoc", "train qwen2.5-3b on alpaca for 1 epoch"),
+    (
+        "train qwen2.5-3b on alpaca for 3 epochs w/ lora r=64",
+        "train qwen2.5-3b on alpaca for 3 epochs with lora(rank=64)",
+    ),
+    (
+        "train qwen2.5-3b on me/chats split=train_sft for 1 epochs",
+        "train qwen2.5-3b on me/chats[train_sft] for 1 epoch",
+    ),
+    ("train qwen2.5-3b on me/chats with split=test lora", "train qwen2.5-3b on me/chats[test] with lora"),
+    ("train qwen2.5-3b on ./rows.jsonl for 3 epochs", 'train qwen2.5-3b on "./rows.jsonl" for 3 epochs'),
     ("train qwen2.5-3b on alpaca[:10%] for 1 epochs", "train qwen2.5-3b on alpaca[train:10%] for 1 epochs"),
     ("train qwen2.5-3b on alpaca with h200:4", "train qwen2.5-3b on alpaca\nhardware 4 x h200"),
     ("train qwen2.5-3b on alpaca with four h200", "train qwen2.5-3b on alpaca\nhardware 4 x h200"),
@@ -42,7 +52,6 @@ def test_a_line_in_another_order_gets_the_line_in_the_right_one(typed: str, righ
     ("typed", "help"),
     [
         ("train qwen2.5-3b with bf16", "write `train qwen2.5-3b on DATA`"),
-        ("train qwen2.5-3b on ./rows.jsonl for 3 epochs", 'write `"./rows.jsonl"`: a path needs double quotes'),
         ("train qwen2.5:0.5b on alpaca", "write `qwen2.5-0.5b`, or `qwen2.5-0.5b@REVISION`"),
         ("train qwen2.5-3b on alpaca for 1B tokens", "write `for 1000 steps`: a step has at most gbs x seq tokens"),
         ("train qwen2.5-3b on alpaca for 10 hours", "`launch slurm(time=12h)` ends a job after a time"),

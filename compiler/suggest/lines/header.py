@@ -24,6 +24,7 @@ HEAD = re.compile(rf"(?P<verb>(?:[A-Za-z',]+[ \t]+){{0,6}}?(?:{'|'.join(VERBS)})
 DASHES = re.compile(r"(?<!\S)--?(?=[A-Za-z])")
 IN_CLAUSE = re.compile(r"(?<!\S)([a-z]+)[@:/>](?=[a-z_]+=)")
 """A pattern for a clause before its setting, with another sign than a dot: `lora@rank=8`."""
+SPLIT = re.compile(r"(?<!\S)(?:with[ \t]+)?split[ \t]*=?[ \t]*([A-Za-z]\w*)(?!\S)")
 LONGEST_LINE = 600
 LONGEST = 200
 """A help shows at most this many characters of the corrected first line."""
@@ -122,10 +123,14 @@ def _form(line: str) -> _Rewrite | None:
     text, _, comment = line.partition(" #")
     text = re.sub(r"[ \t]\(([^()]*)\)$", r" \1", text.rstrip(" \t.;,?!"))  # `(2 epochs)`
     head = HEAD.fullmatch(text)
-    read = None if head is None else phrases(IN_CLAUSE.sub(r"\1.", DASHES.sub("", head["rest"])), True, method_of(line))
+    rest = "" if head is None else re.sub(r"(?<!\S)w/(?!\S)", "with", head["rest"])
+    split = None if head is None or head["data"][-1] in '"]' else SPLIT.search(rest)
+    rest = rest if split is None else f"{rest[: split.start()]} {rest[split.end() :]}"
+    read = None if head is None else phrases(IN_CLAUSE.sub(r"\1.", DASHES.sub("", rest)), True, method_of(line))
     if head is None or read is None:
         return None
-    form = (f" for {read.length}" if read.length else "") + (f" with {' '.join(read.forms)}" if read.forms else "")
+    form = "" if split is None else f"[{split[1]}]"
+    form += (f" for {read.length}" if read.length else "") + (f" with {' '.join(read.forms)}" if read.forms else "")
     legal = not findings_of(f"xpc 1\ntrain m on d{form}\n")
     comment = f" #{comment}" if comment else ""
     return _Rewrite(head.end("verb"), head.end("data"), form, comment, read.unclear) if legal else None

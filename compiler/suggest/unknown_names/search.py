@@ -288,9 +288,8 @@ def _negated(case: Case) -> Suggestion | None:
     off = guess.value in ("", "true")
     block = schema.BY_PATH.get(row.path.rpartition(".")[0])
     # `hub(private=false)` would turn `hub` on
-    switched = (
-        block is not None and block.kind is FLAG and not re.search(rf"\b{block.name}\b", case.unknown.label.source.text)
-    )
+    others = case.unknown.label.source.text.replace(case.name, "")
+    switched = block is not None and block.kind is FLAG and block.name not in others
     if off and (row.engines or switched) and not case.clause:
         return case.says(f"leave `{case.name[:60]}` out: it is off")
     value = "false" if off else "true"
