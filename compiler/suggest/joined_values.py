@@ -44,6 +44,8 @@ UNITS = {
 def may_have(row: Setting, word: str) -> bool:
     """Whether the value of a setting may have the unit `word`: `steps` is possible for `warmup`, but not for `rank`."""
     unit = word.lower().removesuffix("s")
+    if row.name == "every" and unit in ("row", "sample", "example"):
+        return False  # it counts steps
     named = unit == "step" and row.doc.startswith("steps")
     return named or row.kind.name in UNITS.get(unit, ("duration", "every"))
 

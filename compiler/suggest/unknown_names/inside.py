@@ -218,6 +218,8 @@ def _with_the_clause_before(case: Inside) -> Suggestion | None:
     """
     if any(case.typed in row.choices for row in case.rows):
         return _of_another_clause(case)  # `mode = colocate` in `optimizer adamw` is not the argument `adam_w_mode`
+    if case.name.startswith(f"{case.clause}_") and (found := without_equivalent(case.message, case.name, False)):
+        return found  # `eval_iters` in `eval`
     head = head_word(case.unknown, case.clause)
     answers = (_with_word_before(case, word, word == head) for word in (head, case.block) if word)
     return next((found for found in answers if found is not None), None)
