@@ -248,7 +248,8 @@ def _guessed_setting(case: Case) -> Suggestion | None:
 
 def _clause_of_the_value(case: Case) -> Suggestion | None:
     """Handle a value that only one clause has, outside of all clauses: `platform = slurm` is `launch slurm`."""
-    text = "" if case.clause or case.exact or not isinstance(case.node, Ref) else case.typed.lower()
+    misspelt = case.guess is not None and case.guess.likeness >= TYPO  # `mtehod reward`
+    text = "" if case.clause or case.exact or misspelt or not isinstance(case.node, Ref) else case.typed.lower()
     rows = [(row, one) for row in schema.TABLE if row.choices and text and (one := known_choice(row, text))]
     if len(rows) != 1 or not rows[0][0].head or len(text) < 3:
         return None

@@ -243,11 +243,11 @@ def test_beta_of_the_block_trl_decides() -> None:
     assert found.outcomes["rl_beta"] == "irrelevant"
 
 
-@pytest.mark.parametrize(("template", "thinks"), [("qwen3", True), ("qwen_25", False), ("chatml", False)])
-def test_orpo_counts_the_tag_of_thoughts_to_the_prompt(template: str, thinks: bool) -> None:
+@pytest.mark.parametrize(("template", "thinking"), [("qwen3", True), ("qwen_25", False), ("chatml", False)])
+def test_orpo_counts_the_tag_of_thoughts_to_the_prompt(template: str, thinking: bool) -> None:
     keys = CHAT.replace("type: chat_template", "type: chat_template.argilla") + f"chat_template: {template}\n"
     differences = imported(keys + "rl: orpo\n", *HARDWARE).draft.differences["datasets.type"]
-    assert ("counts `<think>`" in differences) is thinks
+    assert ("counts `<think>`" in differences) is thinking
     assert "counts `<think>`" not in imported(keys + "rl: dpo\n", *HARDWARE).draft.differences.get("datasets.type", "")
 
 
