@@ -51,26 +51,41 @@ def rewrite_values(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
             place = (source.name, name.start())
             inside = findings_in(out, source, name.start(), span.end) if place not in done else []
             inside = [one for one in inside if one.code != "XP103" or name["name"] == "hardware"]
-            before = re.sub(r"\([^()]*\)", "", source.text[start : name.start()]).rstrip()
-            call = CALLED.search(before)
-            called = call is not None and before[-1] in "(,"
-            unknown = call is not None and call["name"] not in _called()
-            at = [one.primary.span.start for one in inside if one.primary is not None and one.code in UNKNOWN]
-            unknown |= name.start() in at  # another finding reports the name
-            form = _form(name, source, span, called) if inside and not unknown else None
-            several = SEVERAL.fullmatch(source.text, span.start, span.end) if inside and "=" in name["sign"] else None
-            if several is not None and form is None and all(row.kind.name in NUMBERS for row in _rows(name)):
-                out = replaced(out, inside, _sweep(inside[0], name["name"], source, span))
+            if not inside:
+                continue
+            called = _is_called(name, source.text[start : name.start()], inside)
+            form = None if called is None else _form(name, source, span, called)
+            several = SEVERAL.fullmatch(source.text, span.start, span.end) if "=" in name["sign"] else None
             if form is not None:
-                head = _rows(name)[0].head and "(" in form  # a clause with settings has no `=`
-                sign = " " if head else "=" if called else " = " if "=" in name["sign"] else " "
-                whole = span if not head and ("=" in name["sign"] or not called) else Span(name.start(), span.end)
-                text = f"{name['name']}{sign}{form}" if name.re is VALUED else f"for {form} {name['name']}"
-                edits = (Edit(whole, form if whole is span else text),)
                 done.add(place)
-                new = evolve(inside[0], primary=Label(source, whole), help=f"write `{text}`", edits=edits)
-                out = replaced(out, inside, new)
+                out = replaced(out, inside, _rewritten(inside[0], name, source, span, form, called is True))
+            elif several is not None and all(row.kind.name in NUMBERS for row in _rows(name)):
+                out = replaced(out, inside, _sweep(inside[0], name["name"], source, span))
     return out
+
+
+def _is_called(name: re.Match[str], before: str, inside: Sequence[Diagnostic]) -> bool | None:
+    """Whether a setting stands in the brackets of a call, as in `cosine(warmup 3%)`. None if the call or the setting
+    has an unknown name, which another finding reports. `before` is the line before the setting.
+    """
+    before = re.sub(r"\([^()]*\)", "", before).rstrip()
+    call = CALLED.search(before)
+    at = [one.primary.span.start for one in inside if one.primary is not None and one.code in UNKNOWN]
+    if (call is not None and call["name"] not in _called()) or name.start() in at:
+        return None
+    return call is not None and before[-1] in "(,"
+
+
+def _rewritten(
+    found: Diagnostic, name: re.Match[str], source: Source, span: Span, form: str, called: bool
+) -> Diagnostic:
+    """The finding about a value, for which `form` is to be written."""
+    head = _rows(name)[0].head and "(" in form  # a clause with settings has no `=`
+    sign = " " if head else "=" if called else " = " if "=" in name["sign"] else " "
+    whole = span if not head and ("=" in name["sign"] or not called) else Span(name.start(), span.end)
+    text = f"{name['name']}{sign}{form}" if name.re is VALUED else f"for {form} {name['name']}"
+    edits = (Edit(whole, form if whole is span else text),)
+    return evolve(found, primary=Label(source, whole), help=f"write `{text}`", edits=edits)
 
 
 def _names(text: str, start: int, end: int) -> Iterator[tuple[Span, str]]:
@@ -118,8 +133,13 @@ def _form(name: re.Match[str], source: Source, span: Span, called: bool) -> str 
 
 def _rows(name: re.Match[str]) -> list[schema.Setting]:
     """The settings with a name, or else the setting for which it is another tool's name."""
-    rows = [one for one in (*schema.TABLE, *schema.SOURCE_SETTINGS.values()) if one.name == name["name"]]
-    known = None if rows or "=" not in name["sign"] else meaning(name["name"], exact=True)
+    return _rows_of(name["name"], "=" in name["sign"])
+
+
+@cache
+def _rows_of(name: str, assigned: bool) -> list[schema.Setting]:
+    rows = [one for one in (*schema.TABLE, *schema.SOURCE_SETTINGS.values()) if one.name == name]
+    known = meaning(name, exact=True) if assigned and not rows else None
     row = None if known is None or known.value else schema.BY_PATH.get(known.path)
     return rows or ([] if row is None or row.kind.name not in (*NUMBERS, "reals", "duration") else [row])
 
