@@ -13,6 +13,8 @@ from collections.abc import Iterator, Sequence
 from xpc.compiler.language import schema
 from xpc.compiler.language.codes import CODES as SLUGS
 from xpc.compiler.language.expand import expand
+from xpc.compiler.language.kinds import FLAG
+from xpc.compiler.suggest.extra_form import extra_argument
 from xpc.compiler.suggest.first_line import rewrite_first_line
 from xpc.compiler.suggest.flag_values import AROUND, NAMED
 from xpc.compiler.suggest.joined_values import join_values
@@ -28,14 +30,14 @@ from xpc.compiler.suggest.lines.moves import move_length, move_out
 from xpc.compiler.suggest.lines.rewriting import BODY, rewritten
 from xpc.compiler.suggest.lines.sentences import of_one_sentence, rewrite_sentences
 from xpc.compiler.suggest.lines.shell import SHELL
-from xpc.compiler.suggest.lines.sources import rewrite_sources
+from xpc.compiler.suggest.lines.sources import SOURCES, rewrite_sources
 from xpc.compiler.suggest.lines.twice import join_clauses, join_edits, join_machines
 from xpc.compiler.suggest.lines.values import rewrite_values
 from xpc.compiler.suggest.meaning import choice, is_known, meaning
 from xpc.compiler.suggest.no_equivalent import advice, own_reason
 from xpc.compiler.suggest.numbers import rewrite_number
 from xpc.compiler.suggest.pasted import no_block, rewrite_options
-from xpc.compiler.suggest.pasted_blocks import EVERYTHING, joined, of_one_clause
+from xpc.compiler.suggest.pasted_blocks import EVERYTHING, clause_of, joined, of_one_clause
 from xpc.compiler.suggest.pasted_values import as_value
 from xpc.compiler.suggest.sentence import method_of
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
@@ -123,6 +125,7 @@ def rewrite_blocks(found: Sequence[Diagnostic]) -> tuple[list[Diagnostic], set[s
             first, after = (bisect_left(starts, (bound, 0)) for bound in (block.span.start, block.span.end))
             inside = sorted(at for _, at in starts[first:after])
             known = all(found[at].code not in CODES for at in inside) and letters(block.name) not in GENERAL
+            known = known or any(found[at].message == SOURCES for at in inside)
             if inside and rewritten_blocks < MOST and (block.python or (not known and _is_foreign(block))):
                 rewritten_blocks += 1
                 made = _rewritten(found[inside[0]], source, block)
@@ -346,6 +349,10 @@ def _forms(block: Block) -> list[tuple[str | None, str]]:
     # suggest nothing in `launch`: most of its settings are legal with one scheduler only, and another tool's block does
     # not name the scheduler
     clause = None if clause == "launch" else clause
+    switch = schema.BY_PATH.get(intended.path) if (intended := meaning(block.name, exact=True)) is not None else None
+    if clause is None and switch is not None and switch.kind is FLAG and not any(schema.children(switch.path)):
+        clause = switch.path.partition(".")[0]  # `dora(rank=16)` is `lora(dora, rank=16)`
+        out.append((f"{clause}({switch.name})", ""))
     remaining: list[tuple[str, str]] = []
     for name, typed in block.settings:
         row = schema.BY_PATH.get(clause or "")
@@ -354,12 +361,14 @@ def _forms(block: Block) -> list[tuple[str | None, str]]:
         own = clause is not None and f"{clause}.{name}" in schema.BY_PATH
         if chosen is not None:
             out.append((f"{clause}={chosen}", ""))
-        elif not own and is_known(both):
+        elif not own and (is_known(both) or extra_argument(both, None, None, False) is not None):
             advised = rewritten(f"{both}={as_value(typed)}", block.header, block.method)
             out.append((advised.form, advised.help))
         elif clause is None:
             advised = rewritten(f"{name}={typed}", block.header, block.method)
-            out.append((advised.form, advised.help))
+            # an unknown block does not turn on an adapter: `neftun(alpha=5)` is not `lora(alpha=5)`
+            adapter = letters(block.name) not in GENERAL and clause_of(advised.form or "") in schema.ADAPTERS
+            out.append((None if adapter else advised.form, advised.help))
         else:
             remaining.append((name, typed))
     if remaining:

@@ -108,7 +108,8 @@ def _in_several_words(found: Diagnostic, guess: bool) -> Diagnostic | None:
     top = body(method_of(source.text)) if match is not None else ""
     before = top + heads(source.text, start) if match is not None else ""
     sentence = match is not None and re.match(r"train[ \t]+\S+[ \t]+on[ \t]", match["name"])  # the first line of a spec
-    if match is None or sentence or (before == top and _is_clause(*match["name"].split()[:2])):
+    words = match["name"].split() if match is not None else []
+    if match is None or sentence or (before == top and _is_clause(words)):
         return None
     name = "_".join(match["name"].split())
     clause = before[len(top) :].split(" ")[0] or None
@@ -124,10 +125,13 @@ def _in_several_words(found: Diagnostic, guess: bool) -> Diagnostic | None:
     return evolve(found, message=message, primary=label, help=advised.help, edits=edits)
 
 
-def _is_clause(first: str, second: str) -> bool:
-    """Whether two words begin a clause on one line, such as `optimizer adamw lr = 1e-5`. In `eval batch size = 2`, they
-    are the beginning of a name.
+def _is_clause(words: Sequence[str]) -> bool:
+    """Whether words begin a clause on one line, such as `optimizer adamw lr = 1e-5`, or `optim adamw lr = 1e-5` with
+    another tool's name. In `eval batch size = 2`, they are the beginning of a name.
     """
+    first, second, *rest = words
+    if rest and second in schema.bare_choices() and is_known(first):
+        return True
     own = second in schema.bare_choices() or f"{first}.{second}" in schema.BY_PATH
     return first in schema.CLAUSES and first != "train" and (own or first in WITH_A_NAME)
 

@@ -206,6 +206,9 @@ def both_betas(unknown: UnknownName) -> str | None:
     """
     text, first = unknown.label.source.text, "1" in unknown.name
     other = re.search(rf"\b(?:adam\w?_?)?b(?:eta)?s?_?{2 if first else 1}\s*=\s*(0?\.\d+)", text)
+    both = re.search(r"\bbetas\s*=\s*(\[[\d., ]+\])", text)
+    if both is not None and unknown.typed in both[1]:
+        return both[1]  # the spec states them as a list, too
     if other is None or unknown.typed is None:
         return None
     return f"[{unknown.typed}, {other[1]}]" if first else f"[{other[1]}, {unknown.typed}]"

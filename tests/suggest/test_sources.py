@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from compile_support import checked, edited
+from compile_support import checked, edited, shown
 
 from xpc.grammar.diagnostic import applied
 
@@ -47,6 +47,29 @@ def test_list_of_datasets_becomes_a_data_block(data: str, typed: str, right: str
 def test_first_line_names_the_mixture_if_its_data_is_one_of_the_datasets() -> None:
     text = f"{LINE.format('alpaca')}datasets:\n{TWO}\n"
     assert edited(text, checked(text).problems[0]) == f"{LINE.format('mix')}{BLOCK}\n"
+
+
+MIX = "data mix {\n  capybara { share = 70% }\n  ultrachat-200k { share = 30% }\n}"
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "mix { capybara = 0.7, ultrachat-200k = 0.3 }",
+        "data mix {\n  capybara: 70%\n  ultrachat-200k: 30%\n}",
+        "mixture(70% capybara, 30% of ultrachat-200k)",
+        "blend = 7 * capybara + 3 * ultrachat-200k",
+        "data { capybara(weight=0.7), ultrachat-200k(weight=0.3) }",
+    ],
+)
+def test_mixture_in_another_notation_becomes_a_data_block(typed: str) -> None:
+    text = f"{LINE.format('capybara')}{typed}\n"
+    assert edited(text, checked(text).problems[0]) == f"{LINE.format('mix')}{MIX}\n"
+
+
+@pytest.mark.parametrize("typed", ["mix { lr = 0.7, seed = 3 }", "data { capybara(take=5, weight=1), workers(p=0.1) }"])
+def test_other_settings_in_braces_are_no_mixture(typed: str) -> None:
+    assert "data mix" not in shown(checked(f"{LINE.format('capybara')}{typed}\n"))
 
 
 @pytest.mark.parametrize(

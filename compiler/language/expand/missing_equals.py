@@ -100,6 +100,8 @@ def _is_switch(name: str, word: str) -> bool:
 
 WHEN = {"epochs": "epoch", "steps": "100"} | dict.fromkeys(("true", "yes", "on", "epoch"), "epoch")
 WHEN |= dict.fromkeys(("false", "no", "off", "none", "never"), "never")
+SPLITS = ("test", "validation", "valid", "val", "dev")
+"""Usual names of the splits on which a model is evaluated: `eval test` is `eval(split=test)`."""
 SHARES = ("every", "share", "steps_or_share", "real_or_share", "rows_or_share")
 BITS = ("8bit", "4bit", "8bits", "4bits")
 NUMBERED = (
@@ -135,7 +137,7 @@ def stray_value(clause: str, typed: str, rows: bool, written: Collection[str]) -
     `eval 5%`, the help shows each setting that may have a share and is not `written` above. `rows` is true if the value
     may be rows of `eval`.
     """
-    form = implied_setting(clause, typed) or (f"data = {typed}" if rows else "")
+    form = implied_setting(clause, typed) or (f"{'split' if typed in SPLITS else 'data'} = {typed}" if rows else "")
     form = "" if f"{clause}.{form.partition(' ')[0]}" in written else form
     if rows and form:
         edit = form if len(form) < 60 else None

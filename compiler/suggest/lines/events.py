@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from xpc.compiler.language import schema
+from xpc.compiler.language.expand.missing_equals import SPLITS
 from xpc.compiler.suggest.converted_values import COUNTED, REPOSITORY
 from xpc.compiler.suggest.tables import mapped, words_of
 from xpc.grammar.record import mutable
@@ -40,9 +41,11 @@ def _regularly(reader: Reader) -> str:
     """Read a regular event, or the number of checkpoints: `save a checkpoint every 100 steps`, `keep the last 3`."""
     clause = REGULAR.get(reader.word().lower(), "")
     after = 1 + (reader.word(1) in (":", "="))
-    tracker = ""
-    while clause and (reader.word(after) in BETWEEN or (clause == "track" and reader.word(after) in TRACKERS)):
+    tracker, split = "", ""
+    between = {"track": TRACKERS, "eval": (*SPLITS, "on", "split", "set")}.get(clause, ())
+    while clause and (reader.word(after) in BETWEEN or reader.word(after) in between):
         tracker = reader.word(after) if reader.word(after) in TRACKERS else tracker
+        split = reader.word(after) if clause == "eval" and reader.word(after) in SPLITS else split
         after += 1
     if reader.word().lower() in ("keep", "keeping"):
         while reader.word(after) in ("the", "last", "best", "newest", "only", "latest", "at", "most"):
@@ -59,13 +62,15 @@ def _regularly(reader: Reader) -> str:
         tracker = reader.word(last + 1)
         reader.words = [*reader.words[: reader.at + last], *reader.words[reader.at + last + 2 :]]
     head = f"{clause} {tracker}" if tracker else clause
-    if count == "epoch" or (count == "1" and unit == "epoch"):
-        reader.at += after + 2 + (count == "1")
-        return f"{head}(every=epoch)"
-    if not re.fullmatch(r"\d[\d_]*%?", count) or unit == "epoch":
+    epoch = count == "epoch" or (count == "1" and unit == "epoch")
+    if not epoch and (not re.fullmatch(r"\d[\d_]*%?", count) or unit == "epoch"):
         return ""
-    reader.at += after + 2 + (unit in ("step", "iteration", "iter", "update"))
-    return f"{head}(every={count})"
+    reader.at += after + 2 + (count == "1" if epoch else unit in ("step", "iteration", "iter", "update"))
+    after = 1 + (reader.word(1) == "the")
+    if clause == "eval" and reader.word() == "on" and reader.word(after) in SPLITS:
+        split = reader.word(after)
+        reader.at += after + 1 + (reader.word(after + 1) in ("split", "set", "data"))
+    return f"{head}({f'split={split}, ' if split else ''}every={'epoch' if epoch else count})"
 
 
 def _held_out(reader: Reader) -> str:

@@ -38,15 +38,35 @@ FLOW = re.compile(
     r"^(?P<name>[A-Za-z][\w.-]{0,40})[ \t]{0,20}[:=][ \t]{0,20}\[(?P<refs>[^\[\]{}\n]*)\][ \t]{0,20}$", re.MULTILINE
 )
 """A pattern for a list of datasets on one line: `datasets: [tatsu-lab/alpaca, me/rows]`."""
+MIXED = re.compile(
+    r"^(?P<name>[a-z][\w-]{0,40})(?:[ \t]{1,20}[\w-]{1,40}(?=[ \t]*[{(]))?[ \t]{0,20}[:=]?[ \t]{0,20}"
+    r"(?:\{(?P<block>(?:[^{}]|\{[^{}\n]*\})+)\}|\((?P<call>[^\n]+)\)|(?P<refs>[^{}()=\n]+))[ \t]{0,20}$",
+    re.MULTILINE,
+)
+"""A pattern for datasets with shares as in other tools: `mix { capybara = 0.7, ultrachat-200k = 0.3 }`, and for
+datasets that are joined by signs: `data capybara + ultrachat-200k`.
+"""
 LINE = re.compile(r"[ \t]*(?P<dash>-[ \t]+)?(?P<name>[A-Za-z][\w-]*):[ \t]*(?P<value>[^\s{#][^{#\n]*?)[ \t]*(?:#.*)?")
 REF = r"\"[^\"]+\"|'[^']+'|[\w.-]+/[\w.-]+|[\w.-]+\.jsonl?|[A-Za-z][\w-]*"
+AMOUNT = r"\d+(?:\.\d+)?\s?%?|\.\d+"
+PART = re.compile(
+    rf"""(?:[A-Za-z]\w*\s*[=:]\s*(?=[\w"'.-]*[A-Za-z]))?         # a name of its own: `a = `
+    (?:(?P<before>{AMOUNT})(?:\s*[*x:]\s*|\s+(?:of\s+)?))?       # `70% of`
+    (?P<ref>{REF})(?:\s*[=:*x@(]\s*|\s+)?
+    (?:[({{]?\s*(?P<key>[a-z_]+)\s*[=:]\s*)?(?P<after>{AMOUNT})?  # `(weight=0.7)`
+    \s*[)}}]?""",
+    re.VERBOSE,
+)
+"""A pattern for one dataset of a mixture, with its share: `capybara = 0.7`, `70% capybara`, `capybara (70%)`."""
 ALONE = re.compile(rf"[ \t]*-[ \t]+(?P<ref>{REF})[ \t]*(?:#.*)?")
 COLUMN = re.compile(r"[A-Za-z_][\w-]*")
 SHARE = re.compile(r"\d+(?:\.\d+)?%?|\.\d+")
 NAMES = words_of("data_lists")
+MIXTURES = ("mix", "blend", "datamix", "datamixture", "mixtures", "mixer", "datablend")
 EVALUATED = words_of("eval_lists")
 ROLES = mapped("source_keys")
 """Maps keys of other tools to the parts of a source; `SOURCE_WORDS` has further ones."""
+SOURCES = "datasets are the sources of a `data` block"
 MOST_LISTS = 10
 MOST = 20
 """At most this many sources are rewritten."""
@@ -60,6 +80,7 @@ def rewrite_sources(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     sources = {one.primary.source.name: one.primary.source for one in problems if one.primary is not None}
     for source in sources.values():
         found = [match for pattern in (LIST, FLOW) for match in pattern.finditer(source.text)]
+        found += [one for one in MIXED.finditer(source.text) if letters(one["name"]) in (*NAMES, *MIXTURES)]
         for match in found[:MOST_LISTS]:
             inside = findings_in(out, source, match.start(), match.end())
             span = Span(*match.span())
@@ -77,11 +98,14 @@ def rewrite_sources(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
 def _advised(source: Source, span: Span, match: re.Match[str]) -> tuple[str, str, tuple[Edit, ...]] | None:
     """The message, the help and the edits for a list. None for a list that other functions rewrite."""
     name = match["name"]
+    if match.re is MIXED:
+        items = _parts(match)
+        return (SOURCES, *_written(source, span, items)) if items else None
     flow = match.re is FLOW
     text = "\n".join(f"- {one.strip()}" for one in match["refs"].split(",")) if flow else match["items"]
     items = _items(text) if letters(name) in (*NAMES, *EVALUATED) else []
     if items and letters(name) in NAMES:
-        return "datasets are the sources of a `data` block", *_written(source, span, items)
+        return SOURCES, *_written(source, span, items)
     if items:
         refs = [_reference(one) for one in items]
         form = f"eval(data={refs[0]})" if len(refs) == 1 else f"eval(data=[{', '.join(refs)}])"
@@ -107,6 +131,23 @@ def _advised(source: Source, span: Span, match: re.Match[str]) -> tuple[str, str
             return message, whole.help, (Edit(span, whole.form),)
         help = help if whole is None else whole.help
     return message, head.help if head.form is None and NO_EQUIVALENT in head.help else help, ()
+
+
+def _parts(match: re.Match[str]) -> list[dict[str, str]]:
+    """The datasets of a mixture on one line or in braces, as `_items` returns them. Empty if a part is unclear."""
+    inside = match["block"] or match["call"]
+    parts = [one.strip() for one in re.split(r"[,\n;]" if inside else r"[,+&]|[ \t]and[ \t]", inside or match["refs"])]
+    out: list[dict[str, str]] = []
+    for one in filter(None, parts):
+        part = PART.fullmatch(one)
+        share = "" if part is None else (part["before"] or part["after"] or "").replace(" ", "")
+        if part is None or (part["key"] and SOURCE_WORDS.get(letters(part["key"])) != "share"):
+            return []
+        ref = part["ref"].strip("\"'")
+        if not (REPOSITORY.fullmatch(ref) or ROWS.fullmatch(ref) or registry.find_dataset(ref)):
+            return []
+        out.append({"ref": part["ref"], **({"share": share} if share else {})})
+    return out if 1 < len(out) <= MOST else []
 
 
 def _items(text: str) -> list[dict[str, str]]:

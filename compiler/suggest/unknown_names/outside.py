@@ -11,10 +11,10 @@ from xpc.compiler.language.schema import Setting
 from xpc.compiler.suggest.components import misspelt_clause
 from xpc.compiler.suggest.converted_values import NO, YES
 from xpc.compiler.suggest.first_line import sentence_with_verb
-from xpc.compiler.suggest.known_names import NEVER_LEGAL
+from xpc.compiler.suggest.known_names import NEVER_LEGAL, known_choice
 from xpc.compiler.suggest.likeness import typo_of
 from xpc.compiler.suggest.lines.shell import COMMAND, command_help
-from xpc.compiler.suggest.meaning import meaning
+from xpc.compiler.suggest.meaning import Meaning, meaning
 from xpc.compiler.suggest.no_equivalent import advice
 from xpc.compiler.suggest.registry_names import either
 from xpc.compiler.suggest.sentence import holdout_share
@@ -25,7 +25,10 @@ from xpc.compiler.suggest.unknown_names.search import search
 from xpc.compiler.suggest.unknown_names.setting import of_guess, of_source, wrong_value
 from xpc.compiler.suggest.unset_values import ALREADY
 from xpc.grammar.record import evolve
+from xpc.grammar.tree import Call
 
+CHOICE = re.compile(r"[ \t]*=?[ \t]*(?P<choice>\w[\w.-]*)(?:\(|[ \t]*\{|[ \t]+\w+[ \t]*=)")
+"""A pattern for a choice with settings after a name: `adamw(lr=1e-5)`, `adamw lr=1e-5`."""
 HEADER = "it is the first line of a spec: `train MODEL on DATA for 3 epochs`"
 
 
@@ -39,6 +42,7 @@ def outside(unknown: UnknownName) -> Suggestion:
         _misspelt_train,
         _another_verb,
         _misspelt_clause,
+        _clause_of_the_choice,
         _shell_command,
         _setting_of_a_source,
         _split_in_parts,
@@ -101,6 +105,23 @@ def _misspelt_clause(case: Case) -> Suggestion | None:
     return None if head is None else evolve(case.suggests(head, head, replaces_value=False), intended=(head,))
 
 
+def _clause_of_the_choice(case: Case) -> Suggestion | None:
+    """Handle another tool's word for a clause, before the clause's choice and further settings: `lr_scheduler
+    cosine(warmup=3%)`, `optim adamw lr=1e-5`, and `adapter lora(rank=16)`.
+    """
+    unknown = case.unknown
+    text, at = unknown.label.source.text, unknown.label.span.end
+    after = CHOICE.match(text, at) if case.node is None or isinstance(case.node, Call) else None
+    if after is None:
+        return None
+    if after["choice"] in schema.ADAPTERS and isinstance(case.node, Call):
+        return case.suggests(case.typed, case.typed)
+    rows = [row for row in schema.TABLE if row.head and row.choices and known_choice(row, after["choice"])]
+    if len(rows) != 1:
+        return None
+    return evolve(case.suggests(rows[0].name, rows[0].name, replaces_value=False), intended=(rows[0].path,))
+
+
 def _setting_of_a_source(case: Case) -> Suggestion | None:
     """Handle a setting that belongs to a single data source, but is written outside of the `data` block: `take =
     1000`.
@@ -147,6 +168,8 @@ def _refused_value(case: Case, row: Setting, message: str) -> Suggestion | None:
     """The suggestion for a value that the setting cannot have (`rank = many`), or for a value that need not be written,
     because xpc always does this (`resume = auto`).
     """
+    if case.node is None and (row.path, "auto") in ALREADY:
+        return Suggestion("XP102", message, help=ALREADY[row.path, "auto"])
     if case.node is None or row.kind is BLOCK:
         return None
     if row.kind.name in ("name", "text") and case.typed == "false":  # `partition = false` names no partition
@@ -154,7 +177,10 @@ def _refused_value(case: Case, row: Setting, message: str) -> Suggestion | None:
     value = intended_value(row, case.unknown)
     if (row.path, value) in ALREADY:
         return Suggestion("XP102", message, help=ALREADY[row.path, value or ""])
-    return evolve(wrong_value(row, case.unknown, message), code="XP102") if value is None else None
+    if value is not None:
+        return None
+    found = of_guess(case.unknown, Meaning(row.path, own=True))  # `context = 4096` is `seq`
+    return found if found.edit else evolve(wrong_value(row, case.unknown, message), code="XP102")
 
 
 def _choice_with_a_value(case: Case) -> Suggestion | None:

@@ -141,6 +141,7 @@ def _fitting_the_value(case: Guessed) -> Meaning:
     others = (
         (case.row.kind is FLAG and "/" in case.typed, f"{path}.name"),  # `push_to_hub = "me/model"`
         (path == "save.hub.name" and text in ("true", "false"), "save.hub"),  # `push = true`
+        (path in ("lora.bits", "qlora") and case.clause == "lora" and FOUR_BITS.search(text), "lora.bits"),
         (path == "lora.bits" and FOUR_BITS.search(text), "qlora"),  # `quantize = bnb.nf4`
         (path in schema.ADAPTERS and folder, "lora.from"),  # `adapter = "out/first"`
         (path == "eval.split" and isinstance(node, Number), "data.holdout"),  # `dev_split = 0.05`
@@ -156,7 +157,7 @@ def _fitting_the_value(case: Guessed) -> Meaning:
         ),  # `system_from = role`
     )
     found = next((other for fits, other in others if fits and other in schema.BY_PATH), "")
-    value = {"save.hub": text, "qlora": "true"}.get(found, "")
+    value = {"save.hub": text, "qlora": "true", "lora.bits": "4"}.get(found, "")
     return Meaning(found, value, own=found != "qlora") if found else case.guess
 
 
@@ -207,7 +208,8 @@ def _other_beta(case: Guessed) -> Suggestion | None:
     """Handle `beta2 = 0.95` next to a `beta1`: suggest to leave it out, because the suggestion for `beta1` contains
     both betas.
     """
-    both = case.betas if case.value and "2" in case.name else None
+    listed = re.search(r"\bbetas[ \t]*=", case.unknown.label.source.text)
+    both = case.betas if case.value and (listed or "2" in case.name) else None
     help = f"leave `{case.name}` out: `betas = {both}` sets both"
     return None if both is None else case.says(help, "did you mean `betas`?")
 
