@@ -12,6 +12,7 @@ from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.rewards import REWARDS
 from xpc.compiler.language.schema import ADAPTERS, Setting
 from xpc.compiler.suggest.likeness import typo_of
+from xpc.compiler.suggest.lines.units import duration, gibibytes
 from xpc.compiler.suggest.tables import mapped
 from xpc.grammar.nearest import letters
 from xpc.grammar.tree import Call, List, Number, Ref, String, Value
@@ -19,9 +20,6 @@ from xpc.grammar.tree import Call, List, Number, Ref, String, Value
 YES = ("true", "ture", "treu", "tru", "yes", "yess", "on", "1", "enabled", "enable", "y", "t")
 NO = ("false", "flase", "fasle", "fals", "no", "off", "0", "disabled", "disable", "none", "n", "f", "null", "never")
 SWITCHES = ("true", "false", "null")
-SPELLED = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([smhd])|)(?:ec(?:ond)?s?|in(?:ute)?s?|(?:ou)?rs?|ays?)")
-"""A pattern for durations in words: 12 hours, 30 min, 2 days."""
-CLOCK = re.compile(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)")
 NUMBER = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?")
 UNITS = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?(%|Ki|Mi|[kMBsmhd]|[KMGT]i?B)?")
 RATIO = ("ratio", "frac", "fraction", "rate", "proportion", "pct", "percent", "percentage", "portion", "factor", "f")
@@ -39,8 +37,6 @@ BLOCKS = mapped("blocks")
 """Maps names for a part of each decoder layer, such as `mlp`, to the linear modules of this part in most model
 families.
 """
-COUNTED = mapped("numbers")
-"""Maps number words to numbers: `two` is 2."""
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]*[\w]")
 FILES = re.compile(r".*\.(?:jsonl?|csv|parquet|arrow|txt|gz|py|ya?ml)")
 SHARED = ("steps_or_share", "real_or_share", "rows_or_share", "every")
@@ -57,8 +53,8 @@ def converted(row: Setting, name: str, node: Value, typed: str) -> str | None:
     """
     text = plain(node, typed)
     kind = row.kind.name
-    if row.path == "optimizer.betas":
-        return _betas(name, node, text)
+    if kind == "reals":
+        return None
     if kind == "flag":
         return _flag(row, text.lower())
     if kind == "every":
@@ -68,7 +64,7 @@ def converted(row: Setting, name: str, node: Value, typed: str) -> str | None:
     if kind == "targets" and not isinstance(node, List):
         return _targets(text)
     if row.path == "launch.host_memory":
-        return _gibibytes(text)
+        return gibibytes(text)
     if kind in SHARED and NUMBER.fullmatch(text) and _is_ratio(name, text):
         return _percent(name, text)
     if kind in ("text", "path", "name", "text_or_file", "repository"):
@@ -182,40 +178,14 @@ def _every(name: str, text: str) -> str | None:
 
 
 def _duration(row: Setting, name: str, text: str) -> str | None:
-    clock = CLOCK.fullmatch(text)
-    if clock is not None:
-        days, hours, minutes, seconds = (int(part or 0) for part in clock.groups())
-        return _seconds(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
-    if re.fullmatch(r"\d+(\.\d+)?[smhd]", text):
-        return text
-    spelled = SPELLED.fullmatch(text.lower())
-    if spelled is not None:
-        return f"{spelled[1]}{spelled[2]}"
-    if not text.isdecimal() or not int(text):
-        return None
+    if not text.isdecimal():
+        return text if re.fullmatch(r"\d+(\.\d+)?[smhd]", text) else duration(text)
     lower = re.split(r"[\W_]+", name.lower())
     for unit, forms in (("m", "min mins minute minutes"), ("h", "hour hours hrs"), ("s", "sec secs second seconds")):
         if not set(forms.split()).isdisjoint(lower):
             return text + unit
     # a number without a unit means seconds, except for `launch.time`: Slurm reads it as minutes, so the unit is unclear
-    return None if row.path == "launch.time" else f"{text}s"
-
-
-def _gibibytes(text: str) -> str | None:
-    """Convert a size of memory to whole GiB: both `200G` (Slurm) and `200Gi` (Kubernetes) become 200."""
-    size = re.fullmatch(r"(\d{1,9})([MGT])(?:i?B?)", text)
-    if size is None:
-        return None
-    count = int(size[1]) * {"M": 1, "G": 1024, "T": 1024 * 1024}[size[2]]
-    return None if count % 1024 or not count else f"{count // 1024}"
-
-
-def _seconds(count: int) -> str | None:
-    """Write a duration in the largest unit in which it is a whole number: 7200 seconds become `2h`."""
-    for size, unit in ((3600, "h"), (60, "m"), (1, "s")):
-        if count and count % size == 0:
-            return f"{count // size}{unit}"
-    return None
+    return None if row.path == "launch.time" or not int(text) else f"{text}s"
 
 
 def _targets(text: str) -> str | None:
@@ -228,16 +198,6 @@ def _targets(text: str) -> str | None:
     if len(names) > 1 and all(re.fullmatch(r"[A-Za-z_][\w.]*", part) for part in names):
         return f"[{', '.join(names)}]"
     return f"[{text}]" if re.fullmatch(r"[A-Za-z_]\w*", text) else None
-
-
-def _betas(name: str, node: Value, text: str) -> str | None:
-    """Both betas of Adam as a list, if the user wrote only one of them: `adam_beta2 = 0.95` becomes `[0.9, 0.95]`."""
-    if isinstance(node, List):
-        return None
-    number = re.search(r"b(?:eta)?_?s?_?([12]|one|two)", name.lower())
-    if number is None or not NUMBER.fullmatch(text) or not 0 <= float(text) < 1:
-        return None
-    return f"[{text}, 0.999]" if number[1] in ("1", "one") else f"[0.9, {text}]"
 
 
 def _quoted(text: str) -> str | None:

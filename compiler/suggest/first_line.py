@@ -10,7 +10,8 @@ import re
 
 from xpc.compiler import registry
 from xpc.compiler.language.advisor import UnknownName
-from xpc.compiler.suggest.converted_values import COUNTED, FILES, LENGTH, REPOSITORY, unit_of
+from xpc.compiler.suggest.converted_values import FILES, LENGTH, REPOSITORY, unit_of
+from xpc.compiler.suggest.lines.units import COUNTED
 from xpc.compiler.suggest.tables import words_of
 from xpc.grammar.diagnostic import Diagnostic, Edit
 from xpc.grammar.nearest import letters

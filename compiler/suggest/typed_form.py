@@ -12,7 +12,7 @@ from xpc.compiler.language.items import Item
 from xpc.compiler.language.kinds import BLOCK, FLAG
 from xpc.compiler.language.schema import Setting
 from xpc.compiler.language.values import InvalidValue
-from xpc.compiler.suggest.converted_values import SWITCHES, YES, converted
+from xpc.compiler.suggest.converted_values import NUMBER, SWITCHES, YES, converted
 from xpc.compiler.suggest.known_names import NEVER_LEGAL, known_choice
 from xpc.compiler.suggest.legal import AUTO, ONE, answer, example
 from xpc.compiler.suggest.likeness import one_mistake, parts
@@ -97,6 +97,8 @@ def intended_value(row: Setting, unknown: UnknownName) -> str | None:
         typed = unknown.label.source.slice(node.items[0].span)
         return intended_value(row, evolve(unknown, node=node.items[0], typed=typed))
     value = converted(row, unknown.name, node, unknown.typed or "")
+    if row.path == "optimizer.betas" and not isinstance(node, List):
+        value = _betas(unknown.name, text, unknown.label.source.text)
     switch = row.kind.name in ("sources", "names", "tasks", "name") and text.lower() in SWITCHES
     if value is not None or switch or row.kind.name in ("weighted", "every"):
         return value  # no rows are called `true`
@@ -200,18 +202,22 @@ def decided_value(row: Setting, unknown: UnknownName, guess: Meaning) -> str | N
     return intended_value(row, unknown)
 
 
-def both_betas(unknown: UnknownName) -> str | None:
-    """If the unknown name is one of the two betas, and the spec also states the other one, the list of both:
-    `beta1 = 0.9` next to `beta2 = 0.95` gives `[0.9, 0.95]`. Otherwise None.
+def _betas(name: str, text: str, spec: str) -> str | None:
+    """Both betas of Adam as a list, if the name is that of one: `adam_beta2 = 0.95` becomes `[0.9, 0.95]`. The other
+    one is that of the spec, or the default.
     """
-    text, first = unknown.label.source.text, "1" in unknown.name
-    other = re.search(rf"\b(?:adam\w?_?)?b(?:eta)?s?_?{2 if first else 1}\s*=\s*(0?\.\d+)", text)
-    both = re.search(r"\bbetas\s*=\s*(\[[\d., ]+\])", text)
-    if both is not None and unknown.typed in both[1]:
-        return both[1]  # the spec states them as a list, too
-    if other is None or unknown.typed is None:
+    number = re.search(r"b(?:eta)?_?s?_?([12]|one|two)", name.lower())
+    if number is None or not NUMBER.fullmatch(text) or not 0 <= float(text) < 1:
         return None
-    return f"[{unknown.typed}, {other[1]}]" if first else f"[{other[1]}, {unknown.typed}]"
+    first = number[1] in ("1", "one")
+    other = other_beta(first, spec) or ("0.999" if first else "0.9")
+    return f"[{text}, {other}]" if first else f"[{other}, {text}]"
+
+
+def other_beta(first: bool, spec: str) -> str | None:
+    """The second beta that a spec states as a setting of its own, or the first one."""
+    found = re.search(rf"\b(?:adam\w?_?)?b(?:eta)?s?_?{2 if first else 1}\s*=\s*(0?\.\d+)", spec)
+    return None if found is None else found[1]
 
 
 def weighted_rewards(unknown: UnknownName) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from xpc.compiler.language import schema
 from xpc.compiler.language.expand.missing_equals import SPLITS
-from xpc.compiler.suggest.converted_values import COUNTED, REPOSITORY
+from xpc.compiler.suggest.converted_values import REPOSITORY
+from xpc.compiler.suggest.lines.units import COUNTED
 from xpc.compiler.suggest.tables import mapped, words_of
 from xpc.grammar.record import mutable
 

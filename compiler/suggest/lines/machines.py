@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from xpc.compiler import registry
-from xpc.compiler.suggest.converted_values import COUNTED
+from xpc.compiler.suggest.lines.units import COUNTED
 from xpc.compiler.suggest.registry_names import YOUR_GPU, YOUR_GPUS, either, gpus_named
 from xpc.grammar.diagnostic import Diagnostic, Edit
 from xpc.grammar.nearest import letters

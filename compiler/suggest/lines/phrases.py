@@ -6,10 +6,11 @@ import re
 from collections.abc import Sequence
 
 from xpc.compiler.language import schema
-from xpc.compiler.suggest.converted_values import COUNTED, methods_with, unit_of
+from xpc.compiler.suggest.converted_values import methods_with, unit_of
 from xpc.compiler.suggest.known_names import NEVER_LEGAL
 from xpc.compiler.suggest.lines.events import EVENTS, FALLS, Reader
 from xpc.compiler.suggest.lines.rewriting import rewritten
+from xpc.compiler.suggest.lines.units import COUNTED
 from xpc.compiler.suggest.meaning import is_known, meaning
 from xpc.compiler.suggest.no_equivalent import advice
 from xpc.compiler.suggest.pasted_blocks import joined

@@ -9,11 +9,12 @@ from collections.abc import Iterator, Sequence
 
 from xpc.compiler import registry
 from xpc.compiler.language.methods import METHODS
-from xpc.compiler.suggest.converted_values import COUNTED, FILES, REPOSITORY, unit_of
+from xpc.compiler.suggest.converted_values import FILES, REPOSITORY, unit_of
 from xpc.compiler.suggest.first_line import sentence_of, without_punctuation
 from xpc.compiler.suggest.likeness import words
 from xpc.compiler.suggest.lines.header import with_settings
 from xpc.compiler.suggest.lines.machines import machines_of
+from xpc.compiler.suggest.lines.units import COUNTED
 from xpc.compiler.suggest.registry_names import YOUR_GPU, either, gpus_named
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.parse import parse

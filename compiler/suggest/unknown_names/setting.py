@@ -19,7 +19,7 @@ from xpc.compiler.suggest.meaning import Meaning, meaning
 from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, own_reason
 from xpc.compiler.suggest.registry_names import YOUR_GPU, hardware_help
 from xpc.compiler.suggest.sentence import method_of, named_by_value, output_folder, sentence
-from xpc.compiler.suggest.typed_form import both_betas, clause_line, decided_value, typed, weighted_rewards
+from xpc.compiler.suggest.typed_form import clause_line, decided_value, other_beta, typed, weighted_rewards
 from xpc.compiler.suggest.unknown_names.case import Case, first_answer, is_in, settings_of
 from xpc.compiler.suggest.unset_values import ALREADY, leave_out, unset_advice
 from xpc.grammar.record import evolve, record
@@ -88,13 +88,7 @@ class Guessed(Case):
         """The value to suggest: the user's value in xpc's notation, or the value that the name implies. None if the
         setting cannot have the user's value, or if it needs no value.
         """
-        decided = decided_value(self.row, self.unknown, self.guess)
-        return (self.betas if decided else None) or decided
-
-    @property
-    def betas(self) -> str | None:
-        """The list `[beta1, beta2]`, if the name is one of the two betas, and the spec also states the other."""
-        return both_betas(self.unknown) if self.row.path == "optimizer.betas" else None
+        return decided_value(self.row, self.unknown, self.guess)
 
     @property
     def kept(self) -> bool:
@@ -208,10 +202,13 @@ def _other_beta(case: Guessed) -> Suggestion | None:
     """Handle `beta2 = 0.95` next to a `beta1`: suggest to leave it out, because the suggestion for `beta1` contains
     both betas.
     """
-    listed = re.search(r"\bbetas[ \t]*=", case.unknown.label.source.text)
-    both = case.betas if case.value and (listed or "2" in case.name) else None
-    help = f"leave `{case.name}` out: `betas = {both}` sets both"
-    return None if both is None else case.says(help, "did you mean `betas`?")
+    spec = case.unknown.label.source.text
+    listed = re.search(r"\bbetas[ \t]*=[ \t]*(\[[\d., ]+\])", spec)  # the spec states both as a list, too
+    stated = listed is not None or ("2" in case.name and other_beta(False, spec))
+    if case.row.path != "optimizer.betas" or not case.value or not stated:
+        return None
+    both = listed[1] if listed is not None and case.typed in listed[1] else case.value
+    return case.says(f"leave `{case.name}` out: `betas = {both}` sets both", "did you mean `betas`?")
 
 
 def _share_for_evaluation(case: Guessed) -> Suggestion | None:
