@@ -138,7 +138,7 @@ def _is_ratio(name: str, text: str) -> bool:
     if name.lower().endswith("rate") and ("learning" in name.lower() or abs(float(text)) < 1e-3):
         return False
     last = name.lower().replace("-", "_").rpartition("_")[2]
-    return last in RATIO or re.search("(?<!du)ratio(?!n)", name.lower()) is not None
+    return last in RATIO or re.search("(?<!du)ratio(?!n)|percent|pct", name.lower()) is not None
 
 
 def _percent(name: str, text: str) -> str:

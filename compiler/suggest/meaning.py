@@ -5,7 +5,7 @@ that contains it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import cache, lru_cache
 from operator import ne
 
@@ -294,7 +294,7 @@ def _with_a_known_word(name: str) -> list[str]:
 @cache
 def _words() -> frozenset[str]:
     """Every word that occurs in a known name, in a synonym of a known name, or in a name without an equivalent."""
-    names = (*_by_letters().values(), *families())
+    names = (*known_names(), *families())
     return frozenset(word for name in names for word in parts(name)) | mapped("same").keys()
 
 
@@ -305,6 +305,11 @@ def outcome(name: str) -> str:
     """
     guess = meaning(name, exact=True)
     return own_reason(name) or advice(name, "") or (guess.path if guess is not None else loose_reason(name) or name)
+
+
+def known_names() -> Collection[str]:
+    """Every known name, with `_` between its words: settings, arguments for `extra`, names without an equivalent."""
+    return _by_letters().values()
 
 
 @cache

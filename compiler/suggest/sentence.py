@@ -106,7 +106,8 @@ def output_folder(unknown: UnknownName) -> str | None:
     """
     text, named = (unknown.typed or "").strip('"'), frozenset(words(unknown.name))
     root, slash, _ = text.removeprefix("./").partition("/")
-    ours = not named.isdisjoint(("checkpoint", "checkpoints")) and named.isdisjoint(OTHER_ROLES - {"save", "output"})
+    others = OTHER_ROLES - {"save", "output"} | {"from", "start", "begin"}
+    ours = not named.isdisjoint(("checkpoint", "checkpoints")) and named.isdisjoint(others)
     return f'save "{text}"' if ours and slash and root.lower() in OUTPUT_ROOTS else None
 
 

@@ -8,15 +8,18 @@ import re
 
 from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import Suggestion, UnknownName
+from xpc.compiler.suggest.converted_values import NO, YES
 from xpc.compiler.suggest.extra_form import extra_argument
 from xpc.compiler.suggest.flag_values import head_choice
 from xpc.compiler.suggest.likeness import one_mistake, parts, typo_of
 from xpc.compiler.suggest.meaning import is_known, meaning, mistyped
+from xpc.compiler.suggest.no_equivalent import advice
 from xpc.compiler.suggest.sentence import named_outside
 from xpc.compiler.suggest.typed_form import near_settings
-from xpc.compiler.suggest.unknown_names.case import REFERENCE, denied
+from xpc.compiler.suggest.unknown_names.case import REFERENCE, Case, denied, settings_of
 from xpc.compiler.suggest.unknown_names.inside import inside
 from xpc.compiler.suggest.unknown_names.outside import outside
+from xpc.compiler.suggest.unknown_names.plain_words import asks, in_plain_words, is_a_phrase, without_question
 from xpc.grammar.record import evolve
 
 MAX_SUGGESTED = 50
@@ -49,13 +52,23 @@ def unknown_name(unknown: UnknownName, count: int = 0) -> Suggestion:
         return Suggestion("XP101", f"`{unknown.name[:60]}` is not a setting", help=help)
     near = _known_name(unknown)
     if near is not None:
-        found = unknown_name(evolve(unknown, name=near), count)
-        message = found.message.replace(f"`{near[:60]}`", f"`{unknown.name[:60]}`", 1)
-        return evolve(found, message=message, text=found.text or f"did you mean `{near}`?")
+        return _as(near, unknown, count)
+    if asks(unknown.name) and not _known(unknown):
+        short = without_question(unknown.name) if unknown.clause else ""
+        found = inside(evolve(unknown, name=short)) if short not in ("", unknown.name) else None
+        help = settings_of(unknown.clause or "") if found is None or found.elsewhere else found.help
+        return Case(unknown).says(help)
     found = outside(unknown) if unknown.clause is None else inside(unknown)
+    if found.help == settings_of(unknown.clause or "") and (plain := _in_plain_words(unknown)) not in (
+        None,
+        unknown.name,
+    ):
+        return _as(plain, unknown, count)
     rest = denied(unknown.name)
     guess = meaning(rest, unknown.clause, exact=True) if found.edit and rest else None
-    if found.edit and rest and (guess is None or guess.path not in found.intended) and not _known(unknown):
+    kept = unknown.node is not None and (unknown.typed or "").lower() not in (*YES, *NO)  # `skip_modules = [lm_head]`
+    opposite = kept or guess is None or guess.path not in found.intended
+    if found.edit and rest and opposite and not _known(unknown):
         found = evolve(found, help=f"{found.help} for the opposite of `{unknown.name[:60]}`", edit=None)
     if found.edit and unknown.node and TRAILING.match(unknown.label.source.text, unknown.node.span.end):
         found = evolve(found, help="write one word as the value, as in `every = 100`", edit=None)
@@ -68,6 +81,13 @@ def unknown_name(unknown: UnknownName, count: int = 0) -> Suggestion:
     if unknown.clause is None:
         return _of_the_adapter(unknown, found)
     return found if found.intended else evolve(found, intended=_written_in(found.help, unknown.clause))
+
+
+def _as(name: str, unknown: UnknownName, count: int) -> Suggestion:
+    """The suggestion for the unknown name, if it stands for the known name `name`."""
+    found = unknown_name(evolve(unknown, name=name), count)
+    message = found.message.replace(f"`{name[:60]}`", f"`{unknown.name[:60]}`", 1)
+    return evolve(found, message=message, text=found.text or f"did you mean `{name}`?")
 
 
 def _of_the_adapter(unknown: UnknownName, found: Suggestion) -> Suggestion:
@@ -91,10 +111,19 @@ def _known_name(unknown: UnknownName) -> str | None:
     known = _known(unknown) or near_settings(unknown, clause) or is_known(denied(name))
     if known or (clause is not None and named_outside(unknown, clause) is not None):
         return None
+    if is_a_phrase(name) and (plain := _in_plain_words(unknown)) is not None:
+        return plain
     names = [one.name for one in schema.children(clause)] if clause else [*schema.CLAUSES, *schema.bare_choices()]
     joined = clause is not None and is_known(f"{clause} {name}")
     own = typo_of(name, names) is not None or any(one_mistake(name, one) for one in names)
     return None if joined or own else mistyped(name)
+
+
+def _in_plain_words(unknown: UnknownName) -> str | None:
+    """The known name that has the same words as a phrase: `save_every` for `how_often_to_save`."""
+    advised = advice(unknown.name, unknown.typed or "") is not None
+    plain = None if advised else in_plain_words(unknown.name, unknown.clause or "")
+    return plain if plain is not None and _known(evolve(unknown, name=plain)) else None
 
 
 def _known(unknown: UnknownName) -> bool:

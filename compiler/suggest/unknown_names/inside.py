@@ -20,7 +20,7 @@ from xpc.compiler.suggest.registry_names import either
 from xpc.compiler.suggest.sentence import named_outside
 from xpc.compiler.suggest.tables import words_of
 from xpc.compiler.suggest.typed_form import by_word_or_value, clause_line, intended_value, written
-from xpc.compiler.suggest.unknown_names.case import Case, first_answer, is_in, settings_of
+from xpc.compiler.suggest.unknown_names.case import Case, denied, first_answer, is_in, settings_of
 from xpc.compiler.suggest.unknown_names.clause_words import described, settings_read
 from xpc.compiler.suggest.unknown_names.data_names import data_advice
 from xpc.compiler.suggest.unknown_names.outside import HEADER
@@ -112,7 +112,7 @@ def _by_its_words(case: Inside, found: Suggestion) -> Suggestion | None:
     replaces the suggestion `found`. If `found` suggests a setting of another clause, it is replaced only if each word
     of the unknown name occurs in a name of the new setting.
     """
-    by_words = described(case.unknown, case.clause)
+    by_words = None if denied(case.name) else described(case.unknown, case.clause)
     if by_words is None or not (by_words.named or _only_lists(case, found)):
         return None
     row = by_words.row

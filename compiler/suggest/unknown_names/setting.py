@@ -12,7 +12,7 @@ from xpc.compiler.language.items import Item
 from xpc.compiler.language.kinds import BLOCK, FLAG
 from xpc.compiler.language.schema import Setting
 from xpc.compiler.language.values import InvalidValue
-from xpc.compiler.suggest.converted_values import expected, methods_with, plain
+from xpc.compiler.suggest.converted_values import YES, expected, methods_with, plain
 from xpc.compiler.suggest.legal import AUTO, answer, example
 from xpc.compiler.suggest.likeness import parts, words
 from xpc.compiler.suggest.meaning import Meaning, meaning
@@ -33,6 +33,8 @@ NAMED_THERE = "the first line names the model and the data"
 
 def of_guess(unknown: UnknownName, guess: Meaning) -> Suggestion:
     """The suggestion for a name that probably means the setting `guess`. Rules then treat this setting as written."""
+    if guess.path.startswith("train.") and re.fullmatch(r'"?\d+ ?(?:h|m|hours?|minutes?)"?', unknown.typed or ""):
+        guess = Meaning("launch.time")  # `max_duration = 12h`
     row = schema.BY_PATH.get(guess.path)
     if row is None or row.path.startswith("train."):
         found = _no_setting(Case(unknown), guess, row)
@@ -140,6 +142,7 @@ def _fitting_the_value(case: Guessed) -> Meaning:
         (path in schema.ADAPTERS and folder, "lora.from"),  # `adapter = "out/first"`
         (path == "eval.split" and isinstance(node, Number), "data.holdout"),  # `dev_split = 0.05`
         (path == "data.holdout" and a_split, "eval.split"),  # `validation_split = "test"`
+        (path == "data.prompt" and isinstance(node, List), "data.columns"),  # `input_columns = [q, a]`
         (path == "data.context" and isinstance(node, Number), "batch.seq"),  # `ctx = 4096`
         (
             path in ("data.prompt", "data.format") and "{{" in text,
@@ -178,7 +181,11 @@ def _switched_off(case: Guessed) -> Suggestion | None:
 def _number_of_gpus(case: Guessed) -> Suggestion | None:
     """Handle a number of GPUs if the spec does not name the GPU: `n_gpus = 8` is `hardware 8 x GPU`."""
     node = case.node
-    if case.row.path != "hardware" or case.guess.value == "cpu" or not (node is None or isinstance(node, Number)):
+    if (
+        case.row.path != "hardware"
+        or case.guess.value == "cpu"
+        or not (node is None or isinstance(node, Number) or case.text in YES)
+    ):
         return None
     count = node.value if isinstance(node, Number) and isinstance(node.value, int) and node.value > 0 else "N"
     form = f"hardware{'=' if case.unknown.header else ' '}{count} x GPU"
@@ -330,7 +337,7 @@ def _with_its_value(case: Guessed) -> Suggestion:
     name states a value, the suggestion shows an example value, but an editor does not insert it.
     """
     row, value, guess = case.row, case.value, case.guess
-    alone = value if value == guess.value and row.bare and value in row.choices else None
+    alone = value if value == guess.value and value in schema.bare_choices() else None
     form = alone or typed(row, value)
     nested = bool(case.clause) and row.path.startswith(f"{case.clause}.")
     invented = case.node is None and row.kind is not FLAG and not guess.value and value not in parts(case.name)
