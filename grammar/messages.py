@@ -302,7 +302,7 @@ def _in_statement(location: ParserPosition, text: str) -> Diagnostic:
         before = location.before
         inner = before is not None and text[text.rfind("\n", 0, before.start) + 1 : before.start].strip()
         message = "a list can only be the value of a setting"
-        if location.word == "in" and (varied := notations.value_after_in(location, text)) is not None:
+        if (varied := notations.value_after_in(location, text)) is not None:
             return varied
         if before is not None and inner and re.fullmatch(r"[A-Za-z][\w-]*", location.word):
             edits = (Edit(Span(before.end, location.span.start), "="),)
@@ -379,7 +379,7 @@ def _in_one_line_block(location: ParserPosition, text: str, opened: int) -> Diag
         edits = (Edit(Span(location.before.end, location.before.end), ","),)
         remedy = f"write `{location.word}, {location.shown[1:-1]}`"
         return location.error(code, f"expected `,` or `}}`, found {location.shown}", remedy, edits=edits)
-    if met == "LSQB" and location.word == "in" and (varied := notations.value_after_in(location, text)) is not None:
+    if met == "LSQB" and (varied := notations.value_after_in(location, text)) is not None:
         return varied
     if met == "EQUAL":
         remedy = IN_A_BLOCK if last == "STRING" else notations.before_equals(location)

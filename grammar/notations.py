@@ -142,7 +142,7 @@ def brace_below(location: ParserPosition, text: str) -> Diagnostic | None:
     """The error for a `{` on the line below the block's name. None for a `{` without such a name."""
     start, _ = line_bounds(text, location.span.start, location.span.start)
     above = re.search(
-        r"(?:^|\n)[ \t]*(?!train\b)(?P<head>[A-Za-z][^\n={}#]*?)[ \t]*\n[ \t]*\Z",
+        r"(?:^|\n)[ \t]*(?!train\b)(?P<head>[\"A-Za-z][^\n={}#]*?)[ \t]*\n[ \t]*\Z",
         text[max(0, start - 200) : location.span.start],
     )
     if above is None:
@@ -188,9 +188,9 @@ def pinned_target(text: str, at: int) -> Edit | None:
 
 
 def value_after_in(location: ParserPosition, text: str) -> Diagnostic | None:
-    """The error for a list after `in`, as in Python: `lr in [1e-5, 2e-5]`. None if no name stands before `in`."""
+    """The error for a list after a name and a word such as `in`: `lr in [1e-5, 2e-5]`. None for any other list."""
     start, _ = line_bounds(text, location.span.start, location.span.start)
-    before = re.search(r"(?<!\w)([A-Za-z_]\w*)[ \t]+in[ \t]*$", text[start : location.span.start])
+    before = re.search(r"(?<!\w)([A-Za-z_]\w*)[ \t]+(?:in|to|is|of)[ \t]*$", text[start : location.span.start])
     if before is None:
         return None
     edits = (Edit(Span(start + before.end(1), location.span.start), " = "),)

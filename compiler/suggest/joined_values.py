@@ -46,21 +46,60 @@ def may_have(row: Setting, word: str) -> bool:
     unit = word.lower().removesuffix("s")
     if row.name == "every" and unit in ("row", "sample", "example"):
         return False  # it counts steps
-    named = unit == "step" and row.doc.startswith("steps")
+    steps = any("steps" in one.split("_") for one in row.args)  # `accum` is `gradient_accumulation_steps`
+    named = unit == "step" and (steps or row.doc.startswith("steps"))
     return named or row.kind.name in UNITS.get(unit, ("duration", "every"))
 
 
+COUNTED = re.compile(r"(?P<name>\w+)[ \t]*(?:=[ \t]*|[ \t])\d\S*[ \t]+(?P<unit>[A-Za-z]+)")
+"""A pattern for a setting and a number with a word after it: `every = 100 steps`, `every 100 steps`."""
+STRAY = re.compile(r"`\d\S*` is a value without a setting|`\w+` takes one value")
+LATER = re.compile(r"[ \t]+(?P<word>[A-Za-z]+|\d\S*)(?=[ \t]*(?:[,)}#\n]|$))")
+EARLIER = re.compile(r"[ \t]\d\S*[ \t]+$")
+
+
 def _without_unit(found: Diagnostic) -> Diagnostic:
-    """Drop the edit of a finding about a number with a unit that its setting cannot have: `lr = 100 steps`."""
-    parts = re.fullmatch(r"a value is one word, and `(\S+) (\w+)` is two", found.message)
-    if parts is None or found.primary is None or not found.edits:
+    """Drop the edit of a finding about a number with a unit that its setting cannot have: `lr = 100 steps`,
+    `save every 1000 samples`.
+    """
+    if (
+        found.primary is None
+        or not found.edits
+        or not found.message.endswith(("` is two", " takes its value after `=`"))
+    ):
         return found
-    text, at = found.primary.source.text, found.edits[0].span.start
-    before = re.search(r"(\w+)[ \t]*=[ \t]*$", text[max(0, at - NEAR) : at])
-    rows = [row for row in TABLE if before is not None and row.name == before[1]]
-    if not rows or any(may_have(row, parts[2]) for row in rows):
+    text, span = found.primary.source.text, found.edits[0].span
+    start, _ = line_bounds(text, span.start, span.start)
+    counted = next((one for one in COUNTED.finditer(text, start, span.end + 1) if one.end() >= span.end), None)
+    rows = [row for row in TABLE if counted is not None and row.name == counted["name"]]
+    rows.sort(key=lambda row: row.path.count("."))
+    if counted is None or not rows or any(may_have(row, counted["unit"]) for row in rows):
         return found
-    return evolve(found, help=f"`{rows[0].name}` takes {rows[0].kind.phrase}, without `{parts[2]}`", edits=())
+    return evolve(found, help=f"`{rows[0].name}` takes {rows[0].kind.phrase}, without `{counted['unit']}`", edits=())
+
+
+def _stray_number(found: Diagnostic) -> tuple[Diagnostic, Span] | None:
+    """The finding for a number that lacks its setting, and has a word or another number next to it, and the place of
+    both. If the setting that a clause implies may have the word as its unit, the edit removes the word: `save "out" 500
+    steps`. Otherwise there is no edit: `lora 100 steps` sets no rank.
+    """
+    if found.primary is None or not found.edits or not STRAY.fullmatch(found.message):
+        return None
+    text, edit = found.primary.source.text, found.edits[0]
+    word = LATER.match(text, edit.span.end, edit.span.end + NEAR)
+    before = EARLIER.search(text[max(0, edit.span.start - NEAR) : edit.span.start])
+    named = word is not None and word["word"] in NAMES and word["word"].removesuffix("s") not in UNITS
+    if (word is None or named) and before is None:
+        return None
+    name = edit.text.partition("=")[0].strip()
+    unit = "" if word is None else word["word"]
+    span = Span(edit.span.start, edit.span.end if word is None else word.end())
+    if unit.isalpha() and any(row.name == name and may_have(row, unit) for row in TABLE):
+        return evolve(found, edits=(Edit(span, edit.text),)), span
+    help = f"write the name of its setting, such as `{edit.text}`"
+    if unit.removesuffix("s") in ("step", "epoch"):
+        help += f"; the length of the run is `for {edit.text.rpartition('=')[2].strip()} {unit}` in the first line"
+    return evolve(found, help=help, edits=()), span
 
 
 def join_values(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
@@ -68,7 +107,7 @@ def join_values(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     out: list[Diagnostic] = []
     locations: list[tuple[str, Span]] = []
     for found in map(_without_unit, problems):
-        joined = _counted_words(found)
+        joined = _counted_words(found) or _stray_number(found)
         out.append(found if joined is None else joined[0])
         if joined is not None and found.primary is not None:
             locations.append((found.primary.source.name, joined[1]))

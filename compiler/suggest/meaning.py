@@ -364,7 +364,7 @@ def choice(row: schema.Setting, text: str) -> str | None:
         return None
     if re.search(r"\w[(=]", text):
         return None  # `"adamw(lr=1e-5)"` states more than a choice
-    if row.path == "strategy" and "offload" in typed and typed != "offload":
+    if row.path == "strategy" and re.search("offload|cpu|nvme", typed) and typed != "offload":
         return None  # `deepspeed_stage_2_offload` does not mean `zero2`, because `zero2` would lose the offload
     inside = {name for name in row.choices if len(name) > 3 and any(c.isdecimal() for c in name) and name in typed}
     if any(row.kind is FLAG and row.name in parts(text) and row.name not in inside for row in schema.TABLE):

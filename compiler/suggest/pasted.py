@@ -114,8 +114,9 @@ def _in_several_words(found: Diagnostic, guess: bool) -> Diagnostic | None:
     name = "_".join(match["name"].split())
     clause = before[len(top) :].split(" ")[0] or None
     known = is_known(name) or meaning(name, clause, exact=True) is not None
-    if not known and not guess:
-        return None
+    first = schema.BY_PATH.get(f"{clause or ''}.{match['name'].split()[0]}".lstrip("."))
+    if not known and (not guess or (first is not None and first.kind.name == "flag")):
+        return None  # `packing maen = global_tokens` is two settings
     advised = rewritten_in(before, f"{name}={as_value(match['one'])}")
     if not known and advised.form is None and not advised.help.startswith("write "):
         return None

@@ -57,7 +57,8 @@ def by_word_or_value(unknown: UnknownName, clause: str) -> Meaning | None:
         return None
     rows = [row for row in schema.children(clause) if row.path not in NEVER_LEGAL and _takes(row, unknown)]
     found = [row for row in rows if name in parts(row.name) and name not in words_of("general")]
-    if not found and (elsewhere or not (is_known(name) or is_known(f"{clause} {name}"))):
+    known = not elsewhere and (is_known(name) or is_known(f"{clause} {name}"))
+    if not found and not known and not near_settings(unknown, clause):  # `evry = never` in `save` is not `resume`
         found = [row for row in rows if value in row.choices]
     return Meaning(found[0].path, likeness=SAME - 0.01, own=True) if len(found) == 1 else None
 

@@ -144,6 +144,19 @@ def test_no_edit_for_a_denied_name_turns_anything_on(form):
         ("lr = {foo: 1}", "`lr` has no `foo`"),
         ("extra trl { group_by_len = true }", "write `train_sampling_strategy`"),
         ("eval { generate_max_tokens = 256 }", "leave it out: it has no equivalent"),
+        ("save every 1000 samples", "`every` takes a number of steps (100)"),
+        ("micro batch of 4096 tokens", "a value follows `=`"),
+        ("lora 100 steps", "write the name of its setting, such as `rank = 100`; the length of the run is `for 100"),
+        ("lora 8 16", "write the name of its setting"),
+        ("batch 32 tokens", "write the name of its setting"),
+        ('save "out" steps', "write `every = 100`"),
+        ("batch { gradient_accumulation }", "write `accum = 2`"),
+        ("data {\n  streaming and shufle_buffer = 5000\n}", "`xpc list settings`"),
+        ("batch {\n  packing maen = global_tokens\n}", "it belongs to `batch`: write `mean=global_tokens`"),
+        ("memory { checkpointing = unsloth }", "write `checkpointing` and `offload_activations`"),
+        ("fsdp_cpu_offload", "write `strategy fsdp(offload=cpu)`"),
+        ("strategy zero2_cpu", "write one of ddp"),
+        ("strategy zero3 { wall_clock_breakdown = false }", "leave it out: every DeepSpeed configuration"),
     ],
 )
 def test_an_unclear_name_or_value_gets_a_help_without_an_edit(written, help):
@@ -183,6 +196,20 @@ def test_an_unclear_name_or_value_gets_a_help_without_an_edit(written, help):
         ("method dpo { loss = logistic }", "method dpo { loss = sigmoid }"),
         ("method grpo { loss = standard }", "method grpo { loss = grpo }"),
         ("method grpo { rewards = [math, code] }", "method grpo { rewards = [accuracy, code] }"),
+        ('save "out" {\n  evry = never\n}', 'save "out" {\n  every = never\n}'),
+        ("schedule cosine { lr_scheduler_warmup = 3% }", "schedule cosine { warmup = 3% }"),
+        ("data { input_column = problem }", "data { prompt = problem }"),
+        ('save "out" 500 steps', 'save "out" every=500'),
+        ("batch gbs=4*4 micro=4", "batch gbs=16 micro=4"),
+        (
+            "launch slurm {\n  partition = gpu and acocunt = lab\n}",
+            "launch slurm {\n  partition = gpu\n  account = lab\n}",
+        ),
+        ("sweep {\n  lr to [1e-5, 2e-5]\n}", "sweep {\n  lr = [1e-5, 2e-5]\n}"),
+        (
+            'data mix {\n  "faq.jsonl"\n  {\n    take = 10%\n  }\n}',
+            'data mix {\n  "faq.jsonl" {\n    take = 10%\n  }\n}',
+        ),
     ],
 )
 def test_an_edit_writes_the_intended_setting(written, right):

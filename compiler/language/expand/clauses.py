@@ -362,10 +362,12 @@ class Clauses(Collector):
             return
         from xpc.compiler.language.expand.missing_equals import implied_setting
 
-        form = implied_setting(clause, self.typed(heads[1].span)).replace(" = ", "=") if len(heads) == 2 else ""
+        second = self.typed(heads[1].span)
+        form = implied_setting(clause, second).replace(" = ", "=") if len(heads) == 2 else ""
         help = f"write `{form}`" if form else f"keep `{self.typed(heads[0].span)}`"
+        edit = form if second != "steps" else None  # `every=100` is only an example for `steps`
         self.problem(
-            "XP104", f"`{clause}` takes one value", heads[1].span, "a second one", help=help, edit=form or None
+            "XP104", f"`{clause}` takes one value", heads[1].span, "a second one", help=help, edit=edit or None
         )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from xpc.compiler.language import schema
 from xpc.compiler.suggest.converted_values import methods_with, unit_of
+from xpc.compiler.suggest.joined_values import UNITS, may_have
 from xpc.compiler.suggest.known_names import NEVER_LEGAL
 from xpc.compiler.suggest.lines.events import EVENTS, FALLS, Reader
 from xpc.compiler.suggest.lines.rewriting import rewritten
@@ -197,8 +198,11 @@ def _named(reader: Reader) -> str:
             ahead += 1
         value, length = _value(reader, ahead)
         row = None if known is None else schema.BY_PATH.get(known.path)
-        if length == 2 and value[-1] in TIMES.values() and (row is None or row.kind.name != "duration"):
+        unit = reader.word(ahead + 1).lower() if length == 2 else ""
+        if value[-1:] in TIMES.values() and unit and (row is None or row.kind.name != "duration"):
             continue
+        if row is not None and unit.removesuffix("s") in UNITS and value[-1:] != "%" and not may_have(row, unit):
+            return ""  # `micro batch of 4096 tokens`: the unit belongs to another setting
         if not length or (value in (EMPTY if key else ("and", "with")) and ahead == count):
             continue
         # `lora dropout 0.1`: without a sign, only a number is surely the value

@@ -20,7 +20,8 @@ from xpc.grammar.source import Source, Span
 
 VALUED = re.compile(r"(?<![\w.\"'])(?P<name>[a-z_0-9]+)(?P<sign>[ \t]*[=:][ \t]*(?=[^\s=:])|[ \t]+(?=[^\s=(){]))")
 STOP = re.compile(
-    r"[ \t]+#|[ \t]*[,;][ \t]*[a-z_]\w*[ \t]*[=({]|[ \t]+[a-z_]\w*[ \t]*[=({](?!\d)|[ \t]+(?P<word>[a-z]\w*)(?![\w.])"
+    r"[ \t]+#|[ \t]*[,;][ \t]*[a-z_]\w*[ \t]*[=({]|(?:[ \t]+and)?[ \t]+[a-z_]\w*[ \t]*(?:=|[({](?!\d))"
+    r"|[ \t]+(?P<word>[a-z]\w*)(?![\w.])"
     r"|[ \t]*,[ \t]*(?P<item>[a-z_]\w*)[ \t]*(?=[,)}])"
 )
 """A pattern for the end of a value: a comment, the next setting, or a word that may be a setting."""

@@ -79,7 +79,13 @@ class Inside(Case):
         """The setting for the unknown name together with the clause's name. For example, `limit` in `save` becomes
         `save_limit`, and so it does not mean the `limit` of a data source.
         """
-        return meaning(f"{self.block} {self.name}", exact=True)
+        found = meaning(f"{self.block} {self.name}", exact=True)
+        if found is None or found.likeness == 1.0:
+            return found
+        alone = meaning(
+            self.name, self.clause, exact=True
+        )  # `lr_warmup` in `schedule` is `warmup`, and not `warmup_lr`
+        return alone if alone is not None and alone.likeness == 1.0 and is_in(alone.path, self.clause) else found
 
     @cached_property
     def rows(self) -> list[Setting]:
@@ -231,7 +237,8 @@ def _with_word_before(case: Inside, word: str, is_head: bool) -> Suggestion | No
     if (advised := advice(f"{joined} {case.typed}", "") or advice(joined, case.typed)) is not None:
         return case.says(advised)
     guess, plain = meaning(joined, exact=True), meaning(case.name, case.clause, exact=True)
-    if is_head and plain and is_in(plain.path, case.clause) and guess and guess.likeness < 1.0:
+    surely = plain and is_in(plain.path, case.clause) and (is_head or plain.likeness == 1.0)
+    if surely and guess and guess.likeness < 1.0:
         return None  # `learning_rate` in `optimizer adamw` stands for `lr`, and not for `adamw_lr`, a setting of muon
     clause = case.name in schema.CLAUSES and (case.node is None or case.name in schema.BY_PATH)
     is_clause = clause and "." not in case.clause  # `packing(method=bfd)` does not mean a training method

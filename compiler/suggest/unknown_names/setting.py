@@ -93,6 +93,12 @@ class Guessed(Case):
         return decided_value(self.row, self.unknown, self.guess)
 
     @property
+    def invented(self) -> bool:
+        """Whether the suggested value is only an example, because neither the user nor the name states a value."""
+        stated = self.guess.value or self.value in (None, *parts(self.name))
+        return self.node is None and self.row.kind is not FLAG and not stated
+
+    @property
     def kept(self) -> bool:
         """Whether the suggestion keeps the user's value."""
         return self.value is None or self.value == self.unknown.typed
@@ -319,7 +325,7 @@ def _in_the_clause(case: Guessed) -> Suggestion | None:
     if not case.clause or not is_in(case.guess.path, case.clause):
         return None
     form = case.row.name if case.kept else f"{case.row.name} = {case.value}"
-    return case.suggests(form, case.row.name, True, not case.kept)
+    return case.suggests(form, None if case.invented else form, True, not case.kept)
 
 
 def _alone(case: Guessed) -> Suggestion | None:
@@ -340,8 +346,7 @@ def _with_its_value(case: Guessed) -> Suggestion:
     alone = value if value == guess.value and value in schema.bare_choices() else None
     form = alone or typed(row, value)
     nested = bool(case.clause) and row.path.startswith(f"{case.clause}.")
-    invented = case.node is None and row.kind is not FLAG and not guess.value and value not in parts(case.name)
-    return case.suggests(form, None if invented else form, nested)
+    return case.suggests(form, None if case.invented else form, nested)
 
 
 def wrong_value(row: Setting, unknown: UnknownName, message: str) -> Suggestion:
