@@ -256,6 +256,11 @@ class Spec(Getters):
         return tuple(path for path in paths if path.rpartition(".")[2] in conflicts and self.flag(path))
 
     @property
+    def models(self) -> tuple[Model, ...]:
+        """The trained model and, for distillation, its teacher."""
+        return (self.model,) if self.teacher is None else (self.model, self.teacher)
+
+    @property
     def losses(self) -> tuple[str, ...]:
         """The names of the losses in `method { loss = ... }`."""
         return tuple(one.name for one in self.weighted("method.loss"))

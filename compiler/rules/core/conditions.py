@@ -89,12 +89,12 @@ def quantized(spec: Spec) -> bool:
 
 def states_its_class(spec: Spec) -> bool:
     """True if the config.json of the model or of the teacher states the class of the saved model (`architectures`)."""
-    return any(one is not None and "architectures" in one.config for one in (spec.model, spec.teacher))
+    return any("architectures" in one.config for one in spec.models)
 
 
 def outside_of_the_registry(spec: Spec) -> bool:
-    """True if the registry does not have the model."""
-    return spec.model.known_from != "registry"
+    """True if the registry does not have the model or the teacher."""
+    return any(one.known_from != "registry" for one in spec.models)
 
 
 def gemma(spec: Spec) -> bool:

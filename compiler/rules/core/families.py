@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xpc.compiler import registry
 from xpc.compiler.spec import Spec
+from xpc.compiler.spec.resources import Model
 from xpc.compiler.stacks import Family
 
 FLASH = ("flash2", "flash3")
@@ -18,32 +19,35 @@ def family(spec: Spec) -> Family | None:
     return spec.stack.family(spec.model.model_type)
 
 
-def presumed_family(spec: Spec) -> Family | None:
-    """The model's family if it is known, otherwise the family that the model's name on the hub suggests. None if the
-    name suggests no family.
+def presumed_type(model: Model) -> str | None:
+    """The model's `model_type` if it is known, otherwise the one that the model's name on the hub suggests. None if the
+    name suggests none.
 
-    Because of a suggested family, a rule may refuse a setting, but it must not accept one.
+    Because of a suggested type, a rule may refuse a setting, but it must not accept one.
     """
-    if spec.model.model_type is not None or spec.model.id is None:
-        return family(spec)
-    return spec.stack.family(registry.family_named(spec.model.id))
+    return registry.family_named(model.id) if model.model_type is None and model.id is not None else model.model_type
 
 
-def presumed_hint(spec: Spec) -> str:
+def presumed_family(spec: Spec, model: Model | None = None) -> Family | None:
+    """The stack's support for the `presumed_type` of a model, by default of the trained one. None if it is unknown."""
+    return spec.stack.family(presumed_type(model or spec.model))
+
+
+def presumed_hint(spec: Spec, model: Model | None = None) -> str:
     """The end of a help text. If the family was only guessed from the model's name, it says how the spec can state the
-    family. "" if the family is known.
+    family. "" if the family is known, and for a teacher, whose family cannot be stated.
     """
-    if spec.model.model_type is not None:
+    if spec.model.model_type is not None or model not in (None, spec.model):
         return ""
     return '; the family is guessed from the name: if it is wrong, `config = file("config.json")` in `model` states it'
 
 
 def has_attention(spec: Spec, attn: str) -> bool:
-    """Whether the model's family supports a kind of attention on this target. True for an unknown family, because it
+    """Whether the families of the model and its teacher support a kind of attention on this target. An unknown family
     may support every kind.
     """
-    known = presumed_family(spec)
-    return known is None or attn == "eager" or attn in known.attention
+    known = (presumed_family(spec, model) for model in spec.models)
+    return attn == "eager" or all(one is None or attn in one.attention for one in known)
 
 
 def mask_is_exact(spec: Spec) -> bool:

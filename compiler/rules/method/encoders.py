@@ -12,14 +12,16 @@ from xpc.compiler.spec import Spec
 WHEN = outside_of_the_registry
 
 
-@rule("XP169", "encoder")
+@rule("XP169", "encoder", reads=("method.teacher",))
 def encoder(spec: Spec) -> Iterator[Finding]:
-    """A method that trains a language model needs a decoder, and not an encoder such as BERT, RoBERTa or DeBERTa. xpc
-    recognizes an encoder of the hub by its name, and a local one by the `model_type` in its config.json. A model with
-    `is_decoder = true` in its config.json is accepted. `method reward` can train an encoder.
+    """A method that trains a language model needs a decoder, and not an encoder such as BERT, RoBERTa or DeBERTa. The
+    teacher of `method distill` must be a decoder, too. xpc recognizes an encoder of the hub by its name, and a local
+    one by the `model_type` in its config.json. A model with `is_decoder = true` in its config.json is accepted. `method
+    reward` can train an encoder.
 
     Why it is bad: each token of an encoder sees the tokens after it. The model copies the token that it should predict,
-    so the loss falls to zero, and the model learns nothing.
+    so the loss falls to zero, and the model learns nothing. From such a teacher, a student learns to repeat the token
+    that it has just read.
 
     Without this rule: transformers loads BERT and RoBERTa as language models, and only logs that `is_decoder` should be
     set. For families such as DeBERTa it raises "Unrecognized configuration class".
@@ -27,11 +29,11 @@ def encoder(spec: Spec) -> Iterator[Finding]:
     Source: transformers 5.23 `modeling_auto.py`, `models/bert/modeling_bert.py`; confirmed by running it
     (`tests/registry/test_encoders.py`).
     """
-    model = spec.model
-    if spec.method.scores or model.config.get("is_decoder") is True or spec.flag("model.trust_remote_code"):
-        return
-    family = registry.encoder(model.model_type, model.id or "")
-    if family is not None:
+    for model in () if spec.method.scores else spec.models:
+        own_code = spec.flag("model.trust_remote_code") and model is spec.model
+        family = registry.encoder(model.model_type, model.id or "")
+        if family is None or own_code or model.config.get("is_decoder") is True:
+            continue
         called = "is" if model.model_type is not None else "is the name of"
         yield Finding(
             model.label,

@@ -8,7 +8,6 @@ from xpc.compiler.rules.core.conditions import states_its_class
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.spec import Spec
 from xpc.compiler.spec.resources import Model
-from xpc.grammar.diagnostic import Label
 
 WHEN = states_its_class
 
@@ -20,7 +19,7 @@ names of classes without a head end with `Model`, too.
 """
 
 
-@rule("XP654", "head-of-another-task")
+@rule("XP654", "head-of-another-task", reads=("method.teacher",))
 def trained_head(spec: Spec) -> Iterator[Finding]:
     """A method that trains on text needs a model with a trained language modeling head, and not one with a classifier's
     head or without a head. `architectures` in config.json names the class that saved the model. A checkpoint of a
@@ -35,20 +34,18 @@ def trained_head(spec: Spec) -> Iterator[Finding]:
     Source: transformers 5.23 and 4.52 `modeling_utils.py` (`missing_keys`); confirmed by running it
     (`tests/proof/training/test_train_as_stated.py`).
     """
-    if not spec.method.scores:
-        yield from _finding(spec.model, spec.model.label, spec)
-    if spec.teacher is not None:
-        yield from _finding(spec.teacher, spec.location("method.teacher"), spec)
+    for model in () if spec.method.scores else spec.models:
+        yield from _finding(model, spec)
 
 
-def _finding(model: Model, location: Label, spec: Spec) -> Iterator[Finding]:
+def _finding(model: Model, spec: Spec) -> Iterator[Finding]:
     named = model.config.get("architectures")
     saved = named[0] if isinstance(named, list) and named and isinstance(named[0], str) else ""
     other = saved.endswith(OTHER_HEADS)
     without = saved.endswith("Model") and not saved.endswith(WITH_A_HEAD) and not _tied(model)
     if other or without:
         yield Finding(
-            location,
+            model.label,
             f"`{model.name[:80]}` was saved as {saved[:60]}, which has {'another head' if other else 'no head'}; "
             f"{spec.text('method')} needs a trained language model",
             "name a model whose `architectures` end with ForCausalLM"

@@ -9,7 +9,7 @@ from math import ceil, gcd
 
 from xpc.compiler import registry
 from xpc.compiler.language.schema import path_of
-from xpc.compiler.rules.core.families import FLASH, has_attention, presumed_family, presumed_hint
+from xpc.compiler.rules.core.families import FLASH, has_attention, presumed_family, presumed_hint, presumed_type
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able, every
@@ -69,10 +69,11 @@ def flash_hardware(spec: Spec) -> Iterator[Finding]:
         )
 
 
-@rule("XP315", "attention-not-in-the-family")
+@rule("XP315", "attention-not-in-the-family", reads=("method.teacher",))
 def attention_family(spec: Spec) -> Iterator[Finding]:
-    """The model's family must support the chosen attention implementation (`attn`). For a model outside of the
-    registry, the family is guessed from the name, as for `openai/gpt-oss-safeguard-20b`.
+    """The families of the model and its teacher must support the chosen attention implementation (`attn`), which is the
+    same for both. For a model outside of the registry, the family is guessed from the name, as for
+    `openai/gpt-oss-safeguard-20b`.
 
     Why it is bad: without support, the model cannot be loaded, or computes wrong values. Three examples: gpt_oss
     declares flash attention, but needs a kernel from the Hub that bundles do not install. In transformers 4.52, sdpa
@@ -85,19 +86,18 @@ def attention_family(spec: Spec) -> Iterator[Finding]:
     Source: transformers 5.23 and 4.52.3 `_supports_sdpa`, `_supports_flash_attn`, `_supports_flex_attn` of each family,
     `modeling_utils.py`; confirmed by running it.
     """
-    known, attn = presumed_family(spec), spec.text("model.attn")
-    if known is None or has_attention(spec, attn):
-        return
-    location = spec.location("model.attn")
-    legal = _legal(spec)
-    yield Finding(
-        location,
-        f"{known.model_type} has no {attn} attention"
-        + ("" if "sdpa" in known.attention or attn != "sdpa" else " that computes correctly"),
-        f"write `attn = {legal}`{presumed_hint(spec)}",
-        (spec.model.label,),
-        location.typed.replace(attn, legal) if spec.written("model.attn") else None,
-    )
+    location, attn, legal = spec.location("model.attn"), spec.text("model.attn"), _legal(spec)
+    for model in () if attn == "eager" else spec.models:
+        known = presumed_family(spec, model)
+        if known is not None and attn not in known.attention:
+            yield Finding(
+                location,
+                f"{known.model_type} has no {attn} attention" + (" that computes correctly" if attn == "sdpa" else ""),
+                f"write `attn = {legal}`{presumed_hint(spec, model)}",
+                (model.label,),
+                location.typed.replace(attn, legal) if spec.written("model.attn") else None,
+            )
+            return
 
 
 @rule("XP316", "flex-on-cpu")
@@ -144,10 +144,11 @@ def flex_before_volta(spec: Spec) -> Iterator[Finding]:
         )
 
 
-@rule("XP319", "past-the-context", "warning")
+@rule("XP319", "past-the-context", "warning", reads=("method.teacher",))
 def past_the_context(spec: Spec) -> Iterator[Finding]:
-    """Sequences should not be longer than the model's context, even after padding by `pad_to_multiple_of`. This rule
-    warns; for families that look up positions in a table (gpt2, opt, gptj, mpt and others), it reports an error.
+    """Sequences should not be longer than the context of the model or its teacher, even after padding by
+    `pad_to_multiple_of`. This rule warns; for families that look up positions in a table (gpt2, opt, gptj, mpt and
+    others), it reports an error.
 
     Why it is bad: the model has never seen positions beyond its context, and a table of positions has no entries for
     them.
@@ -159,9 +160,10 @@ def past_the_context(spec: Spec) -> Iterator[Finding]:
     with a finite loss. A row longer than the table was also tried on every family of transformers 5.23 and 4.52 that
     has a table of learned positions.
     """
-    facts, seq = spec.model.facts, spec.integer("batch.seq")
-    if facts is None or not facts.context:
+    known = [one.facts for one in spec.models if one.facts is not None and one.facts.context]
+    if not known:
         return
+    facts, seq = min(known, key=lambda one: one.context), spec.integer("batch.seq")
     fixed = facts.model_type in FIXED_POSITIONS
     multiple = spec.extra_value("trl", "pad_to_multiple_of")
     padded = -(-seq // multiple) * multiple if isinstance(multiple, int) and multiple > 0 else seq
@@ -289,11 +291,12 @@ def flash3_dropout(spec: Spec) -> Iterator[Finding]:
         )
 
 
-@rule("XP342", "family-not-in-the-target")
+@rule("XP342", "family-not-in-the-target", reads=("method.teacher",))
 def family_target(spec: Spec) -> Iterator[Finding]:
-    """The transformers of the chosen stack (`target`) must know the model's family (`model_type` in config.json). If
-    the spec sets `trust_remote_code`, this rule does not check the family, because the model's own code may define it.
-    For a model outside of the registry, the family is guessed from its name.
+    """The transformers of the chosen stack (`target`) must know the family (`model_type` in config.json) of the model
+    and its teacher. If the spec sets `trust_remote_code`, this rule does not check the model's family, because the
+    model's own code may define it; a teacher's own code never runs. For a model outside of the registry, the family is
+    guessed from its name.
 
     Why it is bad: an older transformers cannot build a newer family.
 
@@ -301,22 +304,30 @@ def family_target(spec: Spec) -> Iterator[Finding]:
 
     Source: transformers 5.23.0 and 4.52.3 `CONFIG_MAPPING`; confirmed by running them.
     """
-    kind = spec.model.model_type
-    if kind is None and spec.model.id is not None:
-        kind = registry.family_named(spec.model.id)
-    if kind is None or not spec.stack.lacks_family(kind) or spec.flag("model.trust_remote_code"):
-        return
-    help = f"write `target {able(lambda one: not one.lacks_family(kind))}`"
-    if all(one.lacks_family(kind) for one in every()):
-        version = registry.newer_family(kind)
-        why = f"the family came with transformers {version}, which no target has" if version else "no target knows it"
-        help = f"{why}; if the model brings its own code, write `trust_remote_code` in `model`"
-    yield Finding(
-        spec.model.label,
-        f"transformers on {spec.stack.name} does not know {kind[:80] or 'an empty model_type'}",
-        help + presumed_hint(spec),
-        (spec.label("target", "the target"),),
-    )
+    for model in spec.models:
+        kind, own_code = presumed_type(model), spec.flag("model.trust_remote_code") and model is spec.model
+        if kind is None or own_code or not spec.stack.lacks_family(kind):
+            continue
+        own = "name another teacher"
+        if model is spec.model:
+            own = "if the model brings its own code, write `trust_remote_code` in `model`"
+        yield Finding(
+            model.label,
+            f"transformers on {spec.stack.name} does not know {kind[:80] or 'an empty model_type'}",
+            _with_family(kind, own) + presumed_hint(spec, model),
+            (spec.label("target", "the target"),),
+        )
+
+
+def _with_family(kind: str, otherwise: str) -> str:
+    """The help that names a target whose transformers knows a family. If no target knows it, the help says `otherwise`,
+    after the version of transformers with which the family came.
+    """
+    if not all(one.lacks_family(kind) for one in every()):
+        return f"write `target {able(lambda one: not one.lacks_family(kind))}`"
+    version = registry.newer_family(kind)
+    why = f"the family came with transformers {version}, which no target has" if version else "no target knows it"
+    return f"{why}; {otherwise}"
 
 
 @rule("XP343", "family-without-the-fused-head")

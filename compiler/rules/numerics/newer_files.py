@@ -34,9 +34,9 @@ def newer_files(spec: Spec) -> Iterator[Finding]:
 
     Source: transformers 4.57.6 and 4.52.3 `AutoTokenizer` and `AutoConfig`; confirmed by running them.
     """
-    for model in (spec.model, spec.teacher):
-        found = None if model is None or model.path is None else _unread(model, spec.stack)
-        if model is not None and found is not None:
+    for model in spec.models:
+        found = None if model.path is None else _unread(model, spec.stack)
+        if found is not None:
             what, help = found
             able = stacks.able(lambda stack: stack.facts.reads_newer_files)
             yield Finding(

@@ -30,14 +30,15 @@ FOREIGN = ("ONNX", "OPENVINO", "MLC", "EXL2", "EXL3")
 """Those endings in PACKED_NAME, such as `-ONNX`, that name a format which transformers cannot read."""
 
 
-@rule("XP171", "quantized-by-its-name")
+@rule("XP171", "quantized-by-its-name", reads=("method.teacher",))
 def quantized_by_its_name(spec: Spec) -> Iterator[Finding]:
     """A model whose hub id ends with `-GGUF`, `-AWQ`, `-GPTQ`, `-FP8` or the like cannot be trained in full. Adapters
     can be trained on most of these models. GGUF is refused even with adapters. FP8 is refused with `save(merge)`, and
     on targets that cannot train adapters on fp8 weights. `qlora` and `bits` are refused if the weights are already
     quantized, unless bitsandbytes has stored them in 4 bits (`-bnb-4bit`). A copy for a program other than
-    transformers, such as `-ONNX`, is always refused. If the model's config.json is known, the rules XP450 and XP167
-    check it instead of the name.
+    transformers, such as `-ONNX`, is always refused. The teacher of `method distill` is not trained, so only copies
+    that cannot be loaded are refused. If the model's config.json is known, the rules XP450 and XP167 check it instead
+    of the name.
 
     Why it is bad: a repository with an ending such as `-AWQ` has packed weights, which have no gradient; a GGUF
     repository also has no safetensors.
@@ -48,32 +49,27 @@ def quantized_by_its_name(spec: Spec) -> Iterator[Finding]:
     Source: transformers 5.23 `trainer_utils.py` (`validate_quantization_for_training`), `modeling_utils.py`,
     `quantizers/auto.py` (`merge_quantization_configs`).
     """
-    found = None if spec.model.config or spec.model.id is None else PACKED_NAME.search(spec.model.id)
-    if found is None:
-        return
-    kind = found[1].upper()
-    never = kind in ("GGUF", *FOREIGN) or (
-        kind == "FP8" and (spec.flag("save.merge") or not spec.stack.facts.fp8_bases)
-    )
-    plain = (spec.model.id or "")[: found.start()].removesuffix("-quantized")
-    if spec.lora and not never:
-        if spec.bits == 8 if kind == "BNB-4BIT" else spec.bits is not None:
-            place = spec.label("lora.bits", "not applied to quantized weights") if spec.written("lora.bits") else None
+    for model in spec.models:
+        found = None if model.config or model.id is None else PACKED_NAME.search(model.id)
+        if found is None:
+            continue
+        kind, trained = found[1].upper(), model is spec.model
+        merged = trained and spec.flag("save.merge")
+        never = kind in ("GGUF", *FOREIGN) or (kind == "FP8" and (merged or not spec.stack.facts.fp8_bases))
+        named = f"the name of `{model.name[:80]}` says that its weights are"
+        help = f"name the unquantized model, such as `{found.string[: found.start()].removesuffix('-quantized')[:80]}`"
+        if never or (trained and not spec.lora):
+            says = "in another program's format" if kind in FOREIGN else "quantized"
+            help += "" if never else ", or write `lora`"
+            yield Finding(model.label, f"{named} {says} ({found[1]})", help)
+        elif trained and (spec.bits == 8 if kind == "BNB-4BIT" else spec.bits is not None):
+            written = spec.written("lora.bits")
             yield Finding(
-                place or spec.location(spec.adapter, "not applied to quantized weights"),
-                f"the name of `{spec.model.name[:80]}` says that its weights are already quantized ({found[1]})",
-                f"leave `bits` out, or name the unquantized model, such as `{plain[:80]}`"
-                if place is not None
-                else f"name the unquantized model, such as `{plain[:80]}`",
-                (spec.model.label,),
+                spec.location("lora.bits" if written else spec.adapter, "not applied to quantized weights"),
+                f"{named} already quantized ({found[1]})",
+                f"leave `bits` out, or {help}" if written else help,
+                (model.label,),
             )
-        return
-    says = "in another program's format" if kind in FOREIGN else "quantized"
-    yield Finding(
-        spec.model.label,
-        f"the name of `{spec.model.name[:80]}` says that its weights are {says} ({found[1]})",
-        f"name the unquantized model, such as `{plain[:80]}`" + ("" if never else ", or write `lora`"),
-    )
 
 
 @rule("XP301", "bf16-before-ampere")
