@@ -71,22 +71,36 @@ def _checker(shape: str, names: tuple[str, ...]) -> Callable[[Row], str | None]:
         # without a prompt column, both answers of a preference pair must begin with the prompt
         there = parts[1:] if shape == "preference" and parts[0] == "prompt" and row.get("prompt") is None else parts
         why = next((why for name in there if (why := _wrong_part(row.get(name), name))), None)
-        if why is None and shape == "preference" and len(there) == 2 and not any(map(row.get, QUESTIONS)):
-            return _without_prompt(row.get(there[0]), row.get(there[1]))
+        if why is None and shape == "preference" and (len(there) > 2 or not any(map(row.get, QUESTIONS))):
+            prompt = row.get(parts[0]) if len(parts) > 2 else None
+            return _without_prompt(prompt, row.get(parts[-2]), row.get(parts[-1]))
         return why
 
     return wrong
 
 
-def _without_prompt(chosen: object, rejected: object) -> str | None:
-    """The reason why the two conversations of a preference pair do not begin with the same prompt, or None. The runtime
-    (`prompts.py`) removes the shared prompt from both. Plain texts need no shared prompt.
+def _without_prompt(prompt: object, *answers: object) -> str | None:
+    """The reason why the two answers of a preference pair share no prompt although they are complete conversations, or
+    None. The runtime (`prompts.py`) takes the prompt of such answers from their common beginning. Answers are complete
+    if they begin with the prompt; next to a text prompt, or without one, if they do not begin with the assistant.
     """
-    if isinstance(chosen, str) and isinstance(rejected, str):
+    if all(isinstance(one, str) for one in answers):
         return None
-    turns = [one for one in (chosen, rejected) if isinstance(one, list) and len(one) > 1]
-    shared = len(turns) == 2 and turns[0][0] == turns[1][0]
-    return None if shared else "its answers do not begin with the same turn, and it has no `prompt`"
+    turns = [one if isinstance(one, list) else [one] for one in answers]
+    if isinstance(prompt, dict | list):
+        begin = prompt if isinstance(prompt, list) else [prompt]
+        complete = all(one[: len(begin)] == begin for one in turns)
+    else:
+        complete = prompt is None or not any(_answers(one[0]) for one in turns)
+    if not complete or (turns[0][0] == turns[1][0] and min(map(len, turns)) > 1):
+        return None
+    missing = ", and it has no `prompt`" if prompt is None else ", or have no turn after it"
+    return f"its answers do not begin with the same turn{missing}"
+
+
+def _answers(turn: str | Mapping[str, object]) -> bool:
+    """Whether a turn is the assistant's: a text, or a message with this role."""
+    return isinstance(turn, str) or ROLES.get(str(turn.get("role", turn.get("from")))) == "assistant"
 
 
 def _token_checker(names: tuple[str, ...]) -> Callable[[Row], str | None]:

@@ -161,12 +161,14 @@ def turn_columns(head: bytes) -> dict[str, str]:
 
 def first_columns(path: str, head: bytes) -> list[str] | None:
     """The columns of the first row. None if the compiler cannot read the format of the file."""
-    text = head.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
+    text = head.decode("utf-8", "replace").lstrip("\ufeff\r\n")
     lower = path.lower()
     if lower.endswith(".txt"):
         return ["text"]
     if lower.endswith(".csv"):
-        return [name.strip().strip('"') for name in text.split("\n", 1)[0].split(",")]
+        import csv  # imported only here, because few specs have CSV files
+
+        return next(csv.reader([text.partition("\n")[0]]), [])
     if not lower.endswith((".json", ".jsonl")):
         return None
     start = text.find("{")

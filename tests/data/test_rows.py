@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import json
 import os
 import re
@@ -29,7 +30,8 @@ from xpc.compiler.spec.resources import DataSource
 from xpc.compiler.spec.survey import Survey, Tally
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.source import Source, Span
-from xpc.runtime.features.rows import message_fields
+from xpc.runtime.core.errors import RunError
+from xpc.runtime.features.rows import message_fields, prompts
 
 HERE = Label(Source("t.xp", ""), Span(0, 0))
 
@@ -44,7 +46,7 @@ def wrong(row: object, shape: str, **more: object) -> str | None:
     row.
     """
     named = source("", shape, **more)
-    return shaped.checker(shape, rows.columns(named), named.context or "")(row)
+    return shaped.checker(shape, rows._with_prompt(named), named.context or "")(row)
 
 
 def read(content: str | bytes, path: str = "rows.jsonl") -> tuple[list[stored.Row], stored.Broken | None]:
@@ -204,6 +206,12 @@ def test_rows_of_other_shapes_are_tallied():
     assert of('{"prompt": "a b c", "completion": "d"}\n' * 2, "prompt_completion").words == {3: 2}
 
 
+@pytest.mark.parametrize("head", ["a, b", " a,b", '"a","b"', '"a, x",b', "a,b\r", "\ufeffa,b"])
+def test_the_columns_of_a_csv_file_are_those_of_its_rows(head):
+    text = f"{head}\n1,2\n"
+    assert rows.first_columns("rows.csv", text.encode()) == list(next(stored.read(text.encode(), "rows.csv")))
+
+
 def test_a_column_of_numbers_in_a_csv_file_is_text():
     """A cell of a CSV file is a text even if it looks like a number. The run also reads cells as texts
     (`test_stored_rows.py`).
@@ -287,6 +295,21 @@ def test_which_rows_are_conversations():
 def test_what_keeps_a_row_from_its_shape(shape, row, output):
     found = wrong(row, shape)
     assert (found is None) if output is None else (found is not None and output in found)
+
+
+def test_a_preference_pair_is_refused_if_the_runtime_refuses_it():
+    ask, answer = {"role": "user", "content": "1?"}, {"role": "assistant", "content": "!"}
+    other, system = {**ask, "content": "2?"}, {"role": "system", "content": "."}
+    questions = ("1?", "", None, ask, [ask], [other], [system, ask])
+    answers = ("!", answer, ask, [answer], [ask], [ask, answer], [other, answer], [system, ask, answer])
+    for prompt, chosen, rejected in itertools.product(questions, answers, answers):
+        row = {"prompt": prompt, "chosen": chosen, "rejected": rejected}
+        try:
+            prompts.to_row({"shape": "preference", "columns": None, "path": "rows.jsonl", "id": None}, row, 0)
+            trained = True
+        except RunError:
+            trained = False
+        assert (wrong(row, "preference", found=tuple(row)) is None) == trained, row
 
 
 def installed(name: str) -> str:

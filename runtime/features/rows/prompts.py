@@ -167,7 +167,7 @@ def _preference(values: Mapping[str, Any], where: str, system: str | None, full:
     if _begins(best, turns, prompt) and _begins(worst, turns, prompt):
         turns, best, worst = split_prompt(best, worst)
     if not turns:
-        raise RunError(f"{where}: the chosen and the rejected answer share no prompt, and the row has none")
+        raise RunError(f"{where}: the chosen and the rejected answer share no prompt")
     turns = with_system(turns, system)
     if full:
         return {"chosen": turns + best, "rejected": turns + worst}
@@ -227,11 +227,12 @@ def answer(value: Any, where: str) -> list[dict[str, Any]]:
     """An answer as a list of messages: a text or a single message becomes one turn of the assistant."""
     if isinstance(value, str):
         return [{"role": "assistant", "content": value}]
-    return _turns([value] if isinstance(value, dict) else value, where)
+    return _turns(value, where)
 
 
 def _turns(turns: object, where: str) -> list[dict[str, object]]:
-    """The messages of a conversation whose turns have a role and a content, or the keys `from` and `value`."""
+    """The messages of a conversation, or a single message, with a role and a content or with `from` and `value`."""
+    turns = [turns] if isinstance(turns, dict) else turns
     if isinstance(turns, list) and turns and isinstance(turns[0], dict) and "from" in turns[0]:
         return from_value(turns, where)
     return messages(turns, where)
