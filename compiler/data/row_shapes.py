@@ -98,9 +98,10 @@ def _without_prompt(prompt: object, *answers: object) -> str | None:
     return f"its answers do not begin with the same turn{missing}"
 
 
-def _answers(turn: str | Mapping[str, object]) -> bool:
+def _answers(turn: object) -> bool:
     """Whether a turn is the assistant's: a text, or a message with this role."""
-    return isinstance(turn, str) or ROLES.get(str(turn.get("role", turn.get("from")))) == "assistant"
+    role = turn.get("role", turn.get("from")) if isinstance(turn, dict) else "assistant"
+    return ROLES.get(str(role)) == "assistant"
 
 
 def _token_checker(names: tuple[str, ...]) -> Callable[[Row], str | None]:

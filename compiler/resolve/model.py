@@ -21,7 +21,8 @@ from xpc.grammar.tree import Ref, String
 WEIGHTS = (
     "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json",
 )  # fmt: skip
-"""File names under which transformers looks for weights in a folder."""
+"""File names under which transformers looks for weights in a folder, in this order."""
+POINTER = b"version https://git-lfs.github.com/spec/"
 
 TRAINED = "qwen2.5-vl"
 """A model that reads images can be trained only if its name contains this text."""
@@ -130,7 +131,11 @@ class _Search:
             why = f"`{path[:80]}` contains an adapter next to a model, and transformers would load both"
             self._refuse(why, "move adapter_config.json and the adapter's weights to another folder")
         of_run = _of_run(folder, self.label, self.workspace, self.problems)
-        return _with_tokenizer(evolve(model, of_run=of_run), folder, self.workspace)
+        weights = next((name for name in WEIGHTS if self.workspace.kind(f"{folder}/{name}")), "")
+        if (fault := _incomplete(folder, weights, self.workspace)) is not None:
+            self.problems.report("XP935", fault[0], self.label, help=fault[1])
+        pickled = weights.startswith("pytorch_model")
+        return _with_tokenizer(evolve(model, of_run=of_run, pickled=pickled), folder, self.workspace)
 
     def _read_folder(self, path: str) -> None:
         """Take the architecture from the config.json in a folder. A folder without this file is reported."""
@@ -258,6 +263,30 @@ def _of_run(folder: str, label: Label, workspace: Workspace, problems: Problems)
             )
         problems.report("XP935", f"`{folder[:80]}` is a checkpoint with sharded weights only", label, help=help)
     return True
+
+
+def _incomplete(folder: str, weights: str, workspace: Workspace) -> tuple[str, str] | None:
+    """The message and the help for a folder with a part of a model's weights, or with Git LFS's pointers to them.
+    `weights` is the file that transformers would read, one of `WEIGHTS`. None for a folder without any weights: the run
+    may find them on another machine.
+    """
+    names = [weights] if weights else []
+    try:
+        if weights.endswith(".json"):
+            shards = {*json.loads(workspace.read(f"{folder}/{weights}").data)["weight_map"].values()}
+            names = sorted(name for name in shards if "/" not in name)
+        present = [name for name in names if workspace.kind(f"{folder}/{name}")]
+        small = [name for name in present if workspace.size(f"{folder}/{name}") < len(POINTER) * 8]
+        pointer = next((one for one in small if workspace.read(f"{folder}/{one}").data.startswith(POINTER)), None)
+    except (Unreadable, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return f"`{folder[:80]}/{weights}` cannot be read", "copy the model's folder again"
+    if pointer is not None:
+        return f"`{folder[:80]}/{pointer[:80]}` is a pointer of Git LFS, without weights", "run `git lfs pull` there"
+    if present and len(present) < len(names):
+        missing = next(name for name in names if name not in present)
+        message = f"`{folder[:80]}` has {len(present)} of the {len(names)} files of the model's weights"
+        return message, f"copy or download the others, such as `{missing[:80]}`"
+    return None
 
 
 def _no_config(path: str, why: str, workspace: Workspace) -> tuple[str, str]:

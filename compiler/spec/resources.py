@@ -141,8 +141,8 @@ class Model:
     `chat` tells whether the tokenizer has a chat template; None if this is unknown. For a local model, `template` is
     the text of the chat template, `eos` is the tokenizer's end token, and `vocabulary` has the files with the
     tokenizer's tokens. `config` is the model's config.json; it states the family even if xpc cannot compute the model's
-    sizes. `of_run` tells whether the folder is the output of a training run. `largest_token` is the largest id in
-    tokenizer_config.json.
+    sizes. `of_run` tells whether the folder is the output of a training run, and `pickled` whether its only weights
+    are pickles. `largest_token` is the largest id in tokenizer_config.json.
     """
 
     label: Label
@@ -157,6 +157,7 @@ class Model:
     vocabulary: bytes | None = field(default=None, repr=False)
     config: Mapping[str, object] = field(factory=dict, repr=False)
     of_run: bool = False
+    pickled: bool = False
     largest_token: int | None = None
 
     @property

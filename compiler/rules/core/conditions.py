@@ -187,6 +187,11 @@ def evaluation_rows(spec: Spec) -> bool:
     return bool(spec.evaluated)
 
 
+def pickled_weights(spec: Spec) -> bool:
+    """True if a local model, or a local teacher, has only pickled weights."""
+    return any(one.pickled for one in spec.models)
+
+
 def may_have_secrets(spec: Spec) -> bool:
     """True if a secret may get into the bundle: the bundle contains files other than data, the run's name or project
     has 40 characters, or some text looks like a secret.

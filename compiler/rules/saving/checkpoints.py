@@ -170,10 +170,12 @@ def _unsuitable(path: str) -> str:
 
 @rule("XP659", "save-over-a-file")
 def save_over_a_file(spec: Spec) -> Iterator[Finding]:
-    """The folder that `save` names must not have the same path as a file of the data, the trained model or the adapter
-    that the run continues.
+    """The folder that `save` names must not be or contain the trained model, the teacher or the adapter that the run
+    continues. It must not have the path of a data file. If it contains a data file, this rule warns, because the bundle
+    has a copy of the data and may be launched elsewhere.
 
-    Why it is bad: a folder cannot be created where a file is, and a run would overwrite the model that it reads.
+    Why it is bad: a run starts only in an empty folder or in its own. A folder cannot be created where a file is, and a
+    run would overwrite the model that it reads.
 
     Without this rule: the run stops when it creates its output folder, after the bundle is submitted: FileExistsError,
     or "is not empty and contains no run of a bundle".
@@ -181,11 +183,28 @@ def save_over_a_file(spec: Spec) -> Iterator[Finding]:
     Source: the runtime's `output_folder.py`.
     """
     location = posixpath.normpath(spec.text("save"))
-    read = {source.path: "a file of the data" for source in spec.sources}
-    read |= {spec.model.path: "the trained model", spec.get("lora.from"): "the adapter that the run continues"}
+    read = {one.path: "the trained model" if one is spec.model else "the teacher" for one in spec.models}
+    read |= {spec.get("lora.from"): "the adapter that the run continues"}
+    copied = {source.path: "a file of the data" for source in spec.sources}
+    read |= copied
     for path, kind in read.items():
-        if isinstance(path, str) and posixpath.normpath(path) == location:
-            yield Finding(spec.location("save"), f"`{location[:60]}` is {kind}", 'write `save "out/NAME"`')
+        place = posixpath.normpath(path) if isinstance(path, str) else None
+        if place is None or not _contains(location, place):
+            continue
+        verb = "is" if place == location else "contains"
+        severity = "warning" if verb == "contains" and path in copied else None
+        yield Finding(
+            spec.location("save", "a run starts only in an empty folder, or in its own"),
+            f"`{location[:60]}` {verb} {kind}",
+            'write `save "out/NAME"`',
+            severity=severity,
+        )
+        return
+
+
+def _contains(folder: str, path: str) -> bool:
+    """Whether a path is the folder itself or inside of it. Both are normalized; `.` is the folder of the launch."""
+    return f"{path}/".startswith(f"{folder}/") or (folder == "." and not path.startswith(("/", "../")))
 
 
 @rule("XP706", "save-place")

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from xpc.compiler.files.secrets import HEX, find, pinned
 from xpc.compiler.files.workspace import TASK_ROWS
 from xpc.compiler.language.setting import Path, TextPath
-from xpc.compiler.rules.core.conditions import any_of, may_have_secrets, written
+from xpc.compiler.rules.core.conditions import any_of, may_have_secrets, pickled_weights, written
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.source import Source, Span
 
-WHEN = any_of(written("model.pickle", "data.system"), may_have_secrets)
+WHEN = any_of(written("model.pickle", "data.system"), may_have_secrets, pickled_weights)
 
 HELP = "remove and revoke the secret; the run reads HF_TOKEN, WANDB_API_KEY and others from its launch environment"
 TRACKED: tuple[TextPath, ...] = ("track.name", "track.project")
@@ -92,14 +92,14 @@ def like_a_key(spec: Spec) -> Iterator[Finding]:
 @rule("XP792", "pickled-weights-unpinned")
 def pickle_unpinned(spec: Spec) -> Iterator[Finding]:
     """Pickled weights (`pytorch_model.bin`) need the setting `pickle` and a pinned commit. A local
-    folder needs no commit.
+    folder needs no commit. A teacher cannot have pickled weights.
 
     Why it is bad: a pickle is a program. torch restricts it to the instructions that weights need (`weights_only`), but
     this restriction has had holes (CVE-2025-32434). safetensors files contain no instructions. A commit keeps the file
     that was inspected; a branch may contain another file tomorrow.
 
-    Without this rule: nothing is reported. transformers loads pickled weights if it finds them, and asks a service of
-    the hub to convert them to safetensors.
+    Without this rule: transformers loads pickled weights if it finds them, and asks a service of the hub to convert
+    them to safetensors. The bundle's runtime stops a run without `pickle` when it loads the model, after the rows.
 
     Source: transformers 5.23 and 4.52.3 `modeling_utils.py` (`_get_resolved_checkpoint_files`), huggingface_hub guide
     "Download files" (a commit is the complete hash).
@@ -111,3 +111,7 @@ def pickle_unpinned(spec: Spec) -> Iterator[Finding]:
             f"write the model as `{spec.model.id}@COMMIT` with all 40 digits, or leave `pickle` out",
             (spec.label("model.revision", "a branch or a tag"),),
         )
+    for model in spec.models:
+        if model.pickled and not (model is spec.model and spec.flag("model.pickle")):
+            help = "write `model(pickle)` if you trust the file" if model is spec.model else "convert its weights"
+            yield Finding(model.label, f"`{model.name[:80]}` has only pickled weights", f"{help}, or use safetensors")
