@@ -14,6 +14,7 @@ from xpc.compiler.lower.dtypes import DTYPES
 from xpc.compiler.lower.method import freeze_section, lora_section, max_prompt, method_section
 from xpc.compiler.lower.optimizer import muon
 from xpc.compiler.plan.flops import flops
+from xpc.compiler.plan.host import host_peak
 from xpc.compiler.spec import Spec
 from xpc.compiler.spec.resources import DataSource
 from xpc.compiler.stacks import Stack
@@ -273,6 +274,7 @@ def _run(spec: Spec, divided: Division) -> Run:
         "nan": spec.text("precision.nan"),
         "idle": spec.text("precision.idle"),
         "disk": disk(spec),
+        "host_memory": host_peak(spec),
         "flops": flops(spec),
     }
     if spec.text("precision") == "fp8":

@@ -13,6 +13,7 @@ from xpc.compiler.plan import GIB, HIGH, UNKNOWN, verdict
 from xpc.compiler.plan.calibration import Measured, Reading, measured
 from xpc.compiler.plan.evaluations import evaluated_rows, evaluations, forward_share, times
 from xpc.compiler.plan.from_spec import load_of, row_tokens, speed_of, unmeasured
+from xpc.compiler.plan.host import host_memory
 from xpc.compiler.plan.load import Load, UnknownMemory
 from xpc.compiler.plan.memory import Memory, memory
 from xpc.compiler.plan.price import price_of
@@ -61,7 +62,7 @@ class Plan:
 
     `sequences` is the number of sequences of all steps; the last step of an epoch may have fewer than `gbs`.
     `hours` is the time of training and of all evaluations. `evaluations` is the number of evaluations, and `evaluating`
-    the share of the hours that they take. If `filters` is not empty, these settings drop rows, and the numbers of steps
+    the share of the hours that they take. `host` has the bytes of one machine in RAM, by phase (host.py). If `filters` is not empty, these settings drop rows, and the numbers of steps
     and sequences are upper bounds.
     """
 
@@ -83,6 +84,7 @@ class Plan:
     evaluations: int | None = 0
     evaluating: float = 0.0
     filters: Sequence[str] = ()
+    host: Mapping[str, float] = field(factory=dict)
 
     @property
     def tokens(self) -> int | None:
@@ -166,6 +168,7 @@ def plan(spec: Spec, assumed: Assumptions | None = None) -> Plan:
         _warmup(spec, steps), _saves(spec, steps), hours, fast, unknown, real,
         None if gpu is None else price_of(given.prices, gpu.name),
         number, aside / (1.0 + aside), filters(spec) if given.rows is None and spec.get("train.steps") is None else (),
+        {} if load is None else host_memory(spec, load),
     )  # fmt: skip
     if out.peak is None or not capacity:
         return out

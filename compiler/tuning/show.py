@@ -51,15 +51,17 @@ def _one(plan: Plan) -> str:
         )
         cited = peak_source(plan)
         lines += [f"  {cited}; the prediction by component:"] if cited else []
-        for name, size in sorted(memory.components.items(), key=lambda one: -one[1]):
-            if size >= SHOWN * GIB or size == max(memory.components.values()):
-                lines.append(_line(name, size, scale))
+        for name, held in sorted(memory.components.items(), key=lambda one: -one[1]):
+            if held >= SHOWN * GIB or held == max(memory.components.values()):
+                lines.append(_line(name, held, scale))
         lines.append("  by phase")
         for name, parts in memory.phases.items():
             lines.append(_line(name, sum(parts.values()), scale))
     else:
         of = " of one GPU" if plan.spec.hardware.gpu is not None else ""
         lines.append(f"memory{of}: unknown, {plan.unknown['memory']}")
+    if host := [f"{size(held)} to {phase}" for phase, held in plan.host.items() if held >= SHOWN * GIB]:
+        lines.append(f"RAM of {'each' if plan.spec.hardware.nodes > 1 else 'the'} machine: {', '.join(host)}")
     most = " at most (rows may be shorter than `seq`)" if plan.full_rows else ""
     steps = "unknown" if plan.steps is None else f"{'at most ' * bool(plan.filters)}{plan.steps:,}"
     lines += ["", f"steps: {steps}, {plan.tokens_per_step:,} tokens in one{most}"]
@@ -219,6 +221,7 @@ def table(plan: Plan) -> dict[str, object]:
             },
         },
         "capacity_bytes": round(plan.capacity) or None,
+        "host_bytes": {name: round(bytes_) for name, bytes_ in plan.host.items()},
         "budget_bytes": round(BUDGET * plan.capacity) or None,
         "steps": plan.steps,
         "tokens_per_step": plan.tokens_per_step,

@@ -254,6 +254,8 @@ class Run(TypedDict):
     nan: str
     idle: str
     disk: Disk | None
+    host_memory: int
+    """Bytes of RAM that the processes of one machine need to load, train or save the model."""
     flops: Flops | None
     fp8: NotRequired[dict[str, bool]]
     """For a run that computes in fp8. The key "all_gather" says whether FSDP gathers weights in fp8."""

@@ -21,7 +21,7 @@ NEUTRAL = {
     *(f"arguments.{name}" for name in ("logging_first_step", "save_only_model", "save_total_limit")),
     *(f"arguments.hub_{name}" for name in ("always_push", "model_id", "private_repo", "revision", "strategy")),
     *(f"arguments.{name}" for name in ("ddp_timeout", "output_dir", "project", "push_to_hub", "report_to", "run_name")),
-    *(f"run.{name}" for name in ("disk", "division", "flops", "full_state", "gpu", "project", "resume")),
+    *(f"run.{name}" for name in ("disk", "division", "flops", "full_state", "gpu", "host_memory", "project", "resume")),
     *("arguments.dataset_num_proc", "data.workers", "format", "hub", "run.deepspeed_extension", "run.use_cache_after"),
     *("lora.merge", "model.liger_unchecked", "model.renamed", "trainer"),
 }
