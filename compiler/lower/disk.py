@@ -61,11 +61,13 @@ def disk(spec: Spec) -> Disk | None:
         full += params * weight
     resumable = spec.flag("save.full_state")
     model += _initial(spec, facts, weight)
+    quantized = "quantization_config" in spec.model.config  # the checkpoint's weights are not of one size
     merged = params * BYTES[DTYPES[spec.text("model.dtype")]] if spec.flag("save.merge") else 0
     return {
         "checkpoint": model + (full if resumable else 0),
         "checkpoints": _checkpoints(spec),
         "model": model + merged,
+        "download": 0 if spec.model.path or quantized else facts.params * BYTES.get(facts.dtype, 2),
     }
 
 

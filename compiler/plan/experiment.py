@@ -62,8 +62,8 @@ class Plan:
 
     `sequences` is the number of sequences of all steps; the last step of an epoch may have fewer than `gbs`.
     `hours` is the time of training and of all evaluations. `evaluations` is the number of evaluations, and `evaluating`
-    the share of the hours that they take. `host` has the bytes of one machine in RAM, by phase (host.py). If `filters` is not empty, these settings drop rows, and the numbers of steps
-    and sequences are upper bounds.
+    the share of the hours that they take. `host` has the bytes of one machine in RAM, by phase (host.py). If `filters`
+    is not empty, these settings drop rows, and the numbers of steps and sequences are upper bounds.
     """
 
     spec: Spec

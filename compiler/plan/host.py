@@ -41,7 +41,7 @@ def _loading(spec: Spec, load: Load, local: int) -> float:
     `fsdp_loads_once` is true. Otherwise, FSDP2 also converts the trained weights of every process to float32
     (accelerate 1.15, `fsdp2_prepare_model`).
     """
-    if load.adapters is not None and load.adapters.bits or (load.engine == "deepspeed" and load.stage == 3):
+    if spec.bits or (load.engine == "deepspeed" and load.stage == 3):
         return 0.0
     once = load.engine == "fsdp" and spec.stack.facts.fsdp_loads_once
     converted = load.engine == "fsdp" and not load.fsdp1 and not once and load.weight == 4.0

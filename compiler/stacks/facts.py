@@ -146,8 +146,7 @@ class Facts:
     """The strategies that the stack's accelerate and DeepSpeed support."""
     fsdp2: bool
     fsdp_loads_once: bool
-    """Whether `fsdp_cpu_ram_efficient_loading` works: of the processes on a machine, only the first one loads the weights.
-    """
+    """Whether `fsdp_cpu_ram_efficient_loading` works: only the first process on a machine loads the weights."""
     context_parallel: bool
     """Whether FSDP2 supports context parallelism, with which several ranks share one sequence."""
     sequence_parallel: Names

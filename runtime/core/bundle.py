@@ -83,12 +83,9 @@ def check_world(run: Mapping[str, Any], environment: Mapping[str, str]) -> None:
 
 
 def _digest(folder: str) -> str:
-    total = sha256()
-    for name in DECISIVE:
-        path = Path(folder, name)
-        if path.exists():
-            total.update(name.encode() + b"\0" + sha256(path.read_bytes()).digest())
-    return "sha256:" + total.hexdigest()
+    paths = [Path(folder, name) for name in DECISIVE]
+    parts = [one.name.encode() + b"\0" + sha256(one.read_bytes()).digest() for one in paths if one.exists()]
+    return "sha256:" + sha256(b"".join(parts)).hexdigest()
 
 
 def _pins(path: str) -> dict[str, str]:

@@ -22,9 +22,8 @@ def steps(output_dir: str) -> list[tuple[int, str]]:
 
 def schedule(path: str) -> str | None:
     """What is wrong with a checkpoint's scheduler.pt (the state of the learning-rate schedule), or None."""
-    if archive_complete(os.path.join(path, "scheduler.pt")):
-        return None
-    return "scheduler.pt is missing or cut off (training cannot resume from a checkpoint of weights only)"
+    text = "scheduler.pt is missing or cut off (training cannot resume from a checkpoint of weights only)"
+    return None if archive_complete(os.path.join(path, "scheduler.pt")) else text
 
 
 States = Callable[[str, int], str | None]

@@ -51,24 +51,21 @@ def _free(index: int, planned: float) -> list[str]:
         free = torch.cuda.mem_get_info(index)[0] / 2**30
     except RuntimeError as error:
         return [f"GPU {index} cannot be used: {str(error).splitlines()[0]}"]
-    if free >= FREE * planned:
-        return []
-    return [f"GPU {index} has {free:.1f} GiB free, but the plan assumes {planned} GiB: another process uses it"]
+    text = f"GPU {index} has {free:.1f} GiB free, but the plan assumes {planned} GiB: another process uses it"
+    return [text] if free < FREE * planned else []
 
 
 def has_kernels(built: Sequence[str], major: int, minor: int) -> bool:
-    """Whether a torch build for the GPU ``architectures`` (such as `sm_80`) runs on this GPU.
-
-    It does if ``built`` is empty, or has an architecture of the GPU's major version that is not newer than the GPU.
+    """Whether a torch build for the architectures ``built``, such as `sm_80`, runs on this GPU: one of them must have
+    the GPU's major version, and must not be newer than the GPU. True if ``built`` is empty.
     """
     numbers = {int(one.removeprefix("sm_")) for one in built if one.removeprefix("sm_").isdigit()}
     return not numbers or any(one // 10 == major and one % 10 <= minor for one in numbers)
 
 
 def no_gpu_reason() -> str:
-    """Why torch sees no GPU: no driver, an old driver, or a build without CUDA. The text is the end of a sentence.
-
-    `torch.cuda.is_available` gives no reason, so CUDA is initialized to get its error.
+    """Why torch sees no GPU: no driver, an old driver, or a build without CUDA. The text is the end of a sentence. It
+    is the error of initializing CUDA, because `torch.cuda.is_available` gives no reason.
     """
     import torch
 

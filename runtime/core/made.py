@@ -28,8 +28,7 @@ def loaded(model: Model, info: Mapping[str, Any], place: str, scores: bool = Fal
     saved = next(iter(getattr(model.config, "architectures", None) or ()), "")
     if not scores and saved.endswith(OTHER_TASKS):
         raise RunError(
-            f"{place} is a checkpoint of {saved}, whose output head was not trained for text; this run needs a "
-            "language model"
+            f"{place} is a checkpoint of {saved}, whose output head was not trained for text; name a language model"
         )
     prefix = f"{model.base_model_prefix}."
     missing = {name for name in info["missing_keys"] if not scores or name.startswith(prefix)}

@@ -199,11 +199,14 @@ class Gpu(TypedDict):
 
 
 class Disk(TypedDict):
-    """The size in bytes of the final model and of a checkpoint, and how many checkpoints exist at the same time."""
+    """The size in bytes of the final model and of a checkpoint, how many checkpoints exist at the same time, and the
+    bytes of the model's weights on the hub (0 for a local model).
+    """
 
     model: int
     checkpoint: int
     checkpoints: int
+    download: int
 
 
 class Flops(TypedDict):

@@ -4,14 +4,16 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from . import bundle_integrity, checkpoint_integrity, checkpoints, machine, output_folder
+from . import bundle_integrity, checkpoints, machine, output_folder
 from .cache_folders import hub_home
-from .errors import RunError, findings
+from .errors import RunError, findings, say
 from .feature import Bundle
 from .first_rows import rows_and_tokens
 
+CONTAINER = "/sys/fs/cgroup/memory.max"
 DONE = "XPC_PREFLIGHT"
 """The environment variable that says which checks are done: "files" (by the launcher) or "passed" (all)."""
 
@@ -28,9 +30,7 @@ def without_libraries(bundle: Bundle) -> list[str]:
 
 
 def check(bundle: Bundle, rank: int, local_rank: int, known: Sequence[str] = ()) -> None:
-    """Make the checks that this process is responsible for. If there are findings, raise one RunError with them and the
-    findings in ``known``.
-
+    """Make the checks of this process. If there are findings, raise one RunError with them and those in ``known``.
     Before a launch on several nodes, one process per node checks, and node 0 reports the findings of all nodes.
     """
     output_folder.check_unfinished(bundle)
@@ -71,6 +71,7 @@ def file_findings(bundle: Bundle, rank: int, local_rank: int) -> list[str]:
             found += [one for feature in bundle.features for one in feature.missing_packages(bundle)]
     if rank == 0:
         found += disk(bundle) + caches()
+        memory(bundle)
         try:
             output_folder.begin(bundle)
         except RunError as error:
@@ -86,46 +87,57 @@ def caches() -> list[str]:
     if not {"HF_HOME", "HF_DATASETS_CACHE"} & stated.keys():
         stated["HF_HOME"] = hub_home()
     for name, written in stated.items():
-        place = Path(written).expanduser().absolute()
-        there = next(one for one in (place, *place.parents) if one.exists())
-        if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        if not (there := nearest(written)).is_dir() or not os.access(there, os.W_OK | os.X_OK):
             found.append(f"{name}={written}: {there} is not a folder that this user can write to")
     return found
+
+
+def nearest(path: str) -> Path:
+    """The path itself or, if it does not exist, the nearest parent that exists."""
+    place = Path(path).expanduser().absolute()
+    return next(one for one in (place, *place.parents) if one.exists())
 
 
 def versions(bundle: Bundle) -> list[str]:
     """Findings about packages whose installed version is not the pinned one. Local parts (2.13.0+cpu) are ignored."""
     found = []
     for name, pinned in bundle.pins.items():
-        found_version = machine.installed(name)
-        if found_version is None:
-            found.append(f"{name} {pinned} is not installed")
-        elif machine.plain(found_version) != machine.plain(pinned):
-            found.append(f"{name} {machine.plain(found_version)} is installed, and this bundle is for {pinned}")
+        there = machine.plain(machine.installed(name) or "")
+        if there != machine.plain(pinned):
+            found.append(f"{name} {there} is installed, and this bundle is for {pinned}")
+            found[-1] = found[-1] if there else f"{name} {pinned} is not installed"
     if found:
         found[-1] += f" ({sys.executable} -m pip install -r requirements.txt)"
     return found
 
 
+def memory(bundle: Bundle) -> None:
+    """Warn if this machine has too little RAM. The kernel would end a process later, without a message."""
+    there, needed = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), bundle.run.get("host_memory", 0)
+    with suppress(OSError, ValueError):  # a container's limit; without a limit, the file contains a word
+        there = min(there, int(Path(CONTAINER).read_text()))
+    if needed > there:
+        say(f"warning: the run needs {needed / 2**30:.1f} GiB of RAM, and this machine has {there / 2**30:.1f} GiB")
+
+
 def disk(bundle: Bundle) -> list[str]:
-    """Findings about disk space. It must suffice for the final model and for all checkpoints that exist at once."""
-    plan = bundle.run.get("disk")
+    """Findings about disk space: for the final model, for all checkpoints that exist at once, and for the download."""
+    plan, hub = bundle.run.get("disk"), os.environ.get("HF_HUB_CACHE") or os.path.join(hub_home(), "hub")
     if plan is None:
         return []
-    needed = plan["model"] + plan["checkpoints"] * plan["checkpoint"]
-    folder = Path(bundle.output_dir)
-    free = shutil.disk_usage(next(one for one in (folder, *folder.parents) if one.is_dir())).free
-    if free + _written(bundle) >= needed:
-        return []
-    one, unit = (2**30, "GiB") if needed >= 2**30 else (2**20, "MiB")
-    parts = ", ".join(f"{plan[name] / one:.1f} {unit} a {name}" for name in ("checkpoint", "model"))
+    there = sum(_size(path) for _, path in checkpoints.steps(bundle.output_dir))  # a resumed run replaces them
+    new = plan["model"] + plan["checkpoints"] * plan["checkpoint"] - there
+    left = plan["download"] - _size(os.path.join(hub, f"models--{str(bundle.model['id']).replace('/', '--')}"))
+    many = f"{plan['checkpoints']} checkpoints at once, {plan['checkpoint'] / 2**30:.2f} GiB each"
     return [
-        f"{needed / one:.1f} {unit} will be written to {bundle.output_dir} ({plan['checkpoints']} checkpoints at once, "
-        f"{parts}), and {free / one:.1f} {unit} are free; lower `keep` in save, or free some space"
+        f"{needed / 2**30:.2f} GiB will be written to {folder}, and {free / 2**30:.2f} GiB are free{more}"
+        for needed, folder, more in (
+            (new, bundle.output_dir, f" ({many}, and the model); lower `keep` in save"),
+            (0 if os.environ.get("HF_HUB_OFFLINE") else left, hub, " (the model of the hub); set HF_HUB_CACHE"),
+        )
+        if needed > (free := shutil.disk_usage(nearest(folder)).free)
     ]
 
 
-def _written(bundle: Bundle) -> int:
-    """The bytes of existing checkpoints. They count as free space, because a resumed run replaces these checkpoints."""
-    paths = [path for _, path in checkpoints.steps(bundle.output_dir)]
-    return sum(os.path.getsize(os.path.join(path, name)) for path in paths for name in checkpoint_integrity.names(path))
+def _size(folder: str) -> int:
+    return sum(one.stat().st_size for one in Path(folder).expanduser().rglob("*") if one.is_file())

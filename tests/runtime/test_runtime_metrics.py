@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -60,11 +61,42 @@ def test_versions_are_held_against_the_pins(tmp_path: Path) -> None:
     assert found[1].startswith("no-such-package 3 is not installed")
 
 
-def test_too_small_a_disk_is_reported(tmp_path: Path) -> None:
+def test_too_small_a_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk is too small for checkpoints, or the hub's cache for the model; files of an earlier download count."""
     bundle = small_bundle(tmp_path)
     assert preflight.disk(bundle) == []
-    bundle.run["disk"] = {"model": 2**30, "checkpoint": 2**60, "checkpoints": 2}
-    assert "will be written" in preflight.disk(bundle)[0]
+    bundle.run["disk"] = {"model": 2**30, "checkpoint": 2**60, "checkpoints": 2, "download": 0}
+    assert "(2 checkpoints at once" in preflight.disk(bundle)[0]
+    bundle.model["id"], blobs = "org/large", tmp_path / "hub/models--org--large/blobs"
+    bundle.run["disk"] = {"model": 0, "checkpoint": 0, "checkpoints": 0, "download": 2**60}
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    assert "1073741824.00 GiB will be written to" in preflight.disk(bundle)[0]
+    blobs.mkdir(parents=True)
+    (blobs / "a").write_bytes(b"-" * 1024)
+    bundle.run["disk"]["download"] = shutil.disk_usage(tmp_path).total + 1024
+    assert preflight.disk(bundle)[0].endswith("(the model of the hub); set HF_HUB_CACHE")
+    bundle.run["disk"]["download"] = 1024 + 2**20
+    assert preflight.disk(bundle) == []
+    bundle.run["disk"]["download"] = 2**60
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert preflight.disk(bundle) == []
+
+
+@pytest.mark.parametrize(
+    ("needed", "limit", "warned"), [(2**30, "max", False), (2**50, "max", True), (2**30, "5", True)]
+)
+def test_too_little_memory_is_warned_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], needed: int, limit: str,
+    warned: bool,
+) -> None:  # fmt: skip
+    """The machine's RAM or a container's limit is below the bytes that the plan has computed."""
+    bundle = small_bundle(tmp_path)
+    bundle.run["host_memory"] = needed
+    (tmp_path / "limit").write_text(f"{limit}\n")
+    monkeypatch.setattr(preflight, "CONTAINER", str(tmp_path / "limit"))
+    preflight.memory(bundle)
+    assert ("warning: the run needs" in capsys.readouterr().out) == warned
 
 
 def test_other_arguments_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
