@@ -186,8 +186,9 @@ def decided_value(row: Setting, unknown: UnknownName, guess: Meaning) -> str | N
     if text == "auto" and row.path not in AUTO and unknown.node is not None:
         return None  # `auto` leaves the choice to the library, as in `flash_attn: auto`, so no value is suggested
     # the name implies the value, as `offload_optimizer_device = cpu` implies the optimizer
-    if guess.value and not row.choices and isinstance(unknown.node, Number) and unknown.node.value not in (0, 1):
-        return None  # `keep_only_last = 2` is no switch
+    count = unknown.node if isinstance(unknown.node, Number) and unknown.node.unit is None else None
+    if guess.value and not row.choices and count is not None and count.value not in (0, 1):
+        return None  # `keep_only_last = 2` is no switch, but `quantization = 4bit` is one
     device = row.path == "strategy.offload" and text == "cpu"
     if guess.value and (unknown.node is None or not row.choices or device or text in (*YES, "auto")):
         return guess.value
