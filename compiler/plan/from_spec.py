@@ -14,6 +14,7 @@ from xpc.compiler.registry.linear_layers import (
     ATTENTION,
     HEADS,
     layer_parameters,
+    linear_layers,
     lora_parameters,
     shared_parameters,
     tables,
@@ -235,7 +236,7 @@ def speed_of(spec: Spec, load: Load, tokens: int | None = None, row: int | None 
         length=attended, tokens=load.micro * length if load.micro > 1 else load.tokens,
         checkpointing=load.checkpointing, trained=load.trained_share, peak=peak(gpu, precision),
         shared=spec.context_parallel > 1, loops=facts.experts if load.looped else 0,
-        through=load.through,
+        through=load.through, hooked=len(linear_layers(facts)) + 2 if spec.zero_stage == 3 else 0,  # 2 norms
         link=gpu.link_gbs * 1e9, network=gpu.network_gbs * 1e9, machines=-(-load.shard // spec.hardware.processes),
         bandwidth=gpu.bandwidth_gbs * 1e9, **moved(load, spec.integer("batch.accum")),
     )  # fmt: skip

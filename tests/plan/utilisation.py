@@ -173,6 +173,7 @@ def held_work(row: Row) -> Work:
         sent=sent(stage, row["gpus"], stored, gradients, row.get("accum", 1)),
         touched=touched(stored, gradients, row["checkpointing"]),
         loops=facts.experts if row["group"] in ("fms_models", "moe") else 0,
+        hooked=row.get("modules", 9) if row["strategy"] == "zero3" else 0,
     )  # fmt: skip
 
 
