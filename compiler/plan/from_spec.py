@@ -237,6 +237,7 @@ def speed_of(spec: Spec, load: Load, tokens: int | None = None, row: int | None 
         checkpointing=load.checkpointing, trained=load.trained_share, peak=peak(gpu, precision),
         shared=spec.context_parallel > 1, loops=facts.experts if load.looped else 0,
         through=load.through, hooked=len(linear_layers(facts)) + 2 if spec.zero_stage == 3 else 0,  # 2 norms
+        compared=_compared(spec, facts),
         link=gpu.link_gbs * 1e9, network=gpu.network_gbs * 1e9, machines=-(-load.shard // spec.hardware.processes),
         bandwidth=gpu.bandwidth_gbs * 1e9, **moved(load, spec.integer("batch.accum")),
     )  # fmt: skip
@@ -250,6 +251,16 @@ def speed_of(spec: Spec, load: Load, tokens: int | None = None, row: int | None 
     casts = load.widened or (load.norms_widened and load.amp)
     kind += " casts" if casts else " fused" if spec.flag("memory.liger") else ""
     return speed(done, gpu.capability[0], precision, kind, kinds)
+
+
+def _compared(spec: Spec, facts: ModelFacts) -> float:
+    """The work of frozen models for a row, divided by a forward pass of the trained model: a forward pass of the
+    reference (with `precompute` only once, before the first epoch) and of the teacher.
+    """
+    epochs = 1.0 if spec.get("train.steps") is not None else max(1.0, spec.real("train.epochs"))
+    reference = 1 / epochs if spec.get("method.precompute") else float(spec.method.references(spec.get))
+    teacher = None if spec.teacher is None else spec.teacher.facts
+    return reference + (0.0 if teacher is None else (teacher.active_params or teacher.params) / facts.params)
 
 
 def unmeasured(spec: Spec) -> str:

@@ -47,12 +47,12 @@ ADAPTED_LAYER = 1.4e-3
 runs of Llama 3.2 3B with 840 tokens in a micro-batch (peft, method_comparison/MetaMathQA/results, July 2026). Layers
 without adapters have no such measurement.
 """
-HOOKED_MODULE = 0.7e-3
+HOOKED_MODULE = ADAPTED_LAYER * 11.7 / 3.2 / 9
 """Seconds that the CPU needs under ZeRO-3 to pass through a module with weights, whose hooks gather and free them.
 
-On the CPU, a layer of Llama with nine such modules takes 2.9 ms in a pass under ZeRO-3, and a layer with LoRA on all
-linear layers 0.66 ms without ZeRO-3 (trl-1.16, one process, width 32). So a module takes 2.9 / 0.66 / 9 times as long
-as ADAPTED_LAYER, which was measured on a machine with GPUs.
+In two processes on a CPU, the four passes through a layer of Llama with nine such modules take 11.7 ms under ZeRO-3,
+and 3.2 ms with LoRA on all linear layers and without ZeRO-3 (trl-1.16, recomputation, width 32). So a module takes
+11.7 / 3.2 / 9 times as long as ADAPTED_LAYER, which was measured on a machine with GPUs.
 """
 ONE_RUN = (1 / 1.3, 1 / 0.7)
 """The range of real time / predicted time for V100 in fp32. Only one such run was measured, and a range cannot be
@@ -72,6 +72,7 @@ class Work:
     weights and gradients that a micro-batch reads and writes, and `bandwidth` the GPU's memory bandwidth in bytes per
     second. If `shared` is true, several GPUs share one row. `loops` is the number of experts that a layer computes one
     after the other. `hooked` is the number of modules of a layer whose weights ZeRO-3 gathers.
+    `compared` is the work of frozen models, such as a reference, divided by that of one forward pass.
     """
 
     params: float
@@ -92,6 +93,7 @@ class Work:
     shared: bool = False
     loops: int = 0
     hooked: int = 0
+    compared: float = 0.0
 
 
 @record
@@ -143,9 +145,9 @@ def parts(work: Work) -> list[float]:
     layers, attention, links inside the machine, the network, and reading the weights. A small micro-batch takes more
     time per token to read the weights than a large one.
     """
-    again = work.through if work.checkpointing else 0.0
-    products = 2.0 * (1.0 + work.through + work.trained + again) * work.params / work.peak
-    attention = 2.0 * (1.0 + 2.0 * work.through + again) * work.layers * work.hidden * work.length / work.peak
+    forward = 1.0 + work.compared + (work.through if work.checkpointing else 0.0)
+    products = 2.0 * (forward + work.through + work.trained) * work.params / work.peak
+    attention = 2.0 * (forward + 2.0 * work.through) * work.layers * work.hidden * work.length / work.peak
     moved = work.sent / max(1, work.tokens)
     return [
         products, products * NARROW / work.hidden, attention, moved / work.link,
@@ -181,7 +183,7 @@ def starting(work: Work) -> float:
     computed one after the other, and those with which ZeRO-3 gathers weights. Starting a kernel always takes the same
     time, so the time per token is longer if the micro-batch has few tokens.
     """
-    passes = 1.0 + 2.0 * work.through + (work.through if work.checkpointing else 0.0)
+    passes = 1.0 + work.compared + 2.0 * work.through + (work.through if work.checkpointing else 0.0)
     each = LOOPED_EXPERT * work.loops + HOOKED_MODULE * work.hooked + (0.0 if work.trained else ADAPTED_LAYER)
     return each * passes * work.layers / max(1, work.tokens)
 

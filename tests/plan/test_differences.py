@@ -84,6 +84,23 @@ def test_the_hours_of_what_was_not_measured_are_unknown(more: str, data: str, wh
     assert found.unknown["hours"] == why
 
 
+def test_the_reference_of_dpo_takes_a_forward_pass() -> None:
+    """With LoRA and recomputation, a row takes three passes over the matrices, and DPO's reference a fourth. With
+    `precompute`, the reference runs once: in two epochs, half as often.
+    """
+    lora = "ddp\nlora(rank=16)\n"
+    found = [planned(f"{lora}method {one}", PAIRS).speed for one in ("orpo", "dpo", "dpo(precompute)")]
+    orpo, dpo, precomputed = (one.tokens for one in found if one is not None)
+    assert 5 / 4 < orpo / dpo <= 4 / 3
+    assert precomputed == dpo
+    text = SPEC.format(more=f"{lora}method dpo(precompute)", data=PAIRS, micro=8)
+    twice = checked(text.replace("for 100 steps", "for 2 epochs")).spec
+    assert twice is not None
+    speed = plan(twice).speed
+    assert speed is not None
+    assert 1 / speed.tokens == pytest.approx((1 / orpo + 1 / dpo) / 2)
+
+
 @pytest.mark.parametrize(("target", "every", "number"), [
     ("trl-1.16", "30", 4), ("trl-1.16", "25", 4), ("trl-1.16", "1000", 1), ("trl-1.16", "30%", 4),
     ("trl-0.24", "30", 3), ("trl-0.18", "1000", 0),
