@@ -47,12 +47,12 @@ ADAPTED_LAYER = 1.4e-3
 runs of Llama 3.2 3B with 840 tokens in a micro-batch (peft, method_comparison/MetaMathQA/results, July 2026). Layers
 without adapters have no such measurement.
 """
-HOOKED_MODULE = ADAPTED_LAYER * 11.7 / 3.2 / 9
+HOOKED_MODULE = ADAPTED_LAYER * 11.6 / 3.3 / 9
 """Seconds that the CPU needs under ZeRO-3 to pass through a module with weights, whose hooks gather and free them.
 
-In two processes on a CPU, the four passes through a layer of Llama with nine such modules take 11.7 ms under ZeRO-3,
-and 3.2 ms with LoRA on all linear layers and without ZeRO-3 (trl-1.16, recomputation, width 32). So a module takes
-11.7 / 3.2 / 9 times as long as ADAPTED_LAYER, which was measured on a machine with GPUs.
+On a CPU, the four passes through a layer of Llama, which has nine such modules, take 11.6 ms under ZeRO-3, and 3.3 ms
+with LoRA and without ZeRO-3 (the means of three runs of tests/plan/hook_time.py with trl-1.16). So a module takes 11.6
+/ 3.3 / 9 times as long as ADAPTED_LAYER, which was measured on a machine with GPUs.
 """
 ONE_RUN = (1 / 1.3, 1 / 0.7)
 """The range of real time / predicted time for V100 in fp32. Only one such run was measured, and a range cannot be

@@ -220,7 +220,7 @@ def test_short_rows_under_zero3_wait_for_the_hooks() -> None:
     """
     rows = [row for row in later.speed_rows() if row["strategy"] == "zero3" and row["micro"] * row["length"] <= 1024]
     assert len(rows) == 10
-    assert 0.9 <= min(map(later.time, rows)) <= max(map(later.time, rows)) <= 1.27
+    assert 0.9 <= min(map(later.time, rows)) <= max(map(later.time, rows)) <= 1.32
 
 
 def test_hooks_are_counted_for_each_module_of_a_spec() -> None:
