@@ -102,6 +102,7 @@ MODULES: tuple[tuple[str, Condition], ...] = (
     ("rules.method.support", any_of(not_chosen("method", "sft"), has_value("method.loss"))),
     ("rules.method.tools", any_of(has_value("method.tools"), has_value("method.environment"), has_value("method.tool_turns"), has_value("method.tool_timeout"))),
     ("rules.method.trained_head", states_its_class),
+    ("rules.method.unread", any_of(extra("trl"), written("method.epsilon", "method.epsilon_high", "method.delta"))),
     ("rules.method.vllm", all_of(generates, enabled("method.vllm"))),
     ("rules.numerics.advisories", has_advisory),
     ("rules.numerics.attention", always),

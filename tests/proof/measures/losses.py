@@ -46,6 +46,17 @@ def smoothing(run: Any) -> dict[str, Any]:
     return {"read": abs(_loss(trainer, batch).item() - smoothed) > 1e-6}
 
 
+def modulated(run: Any) -> dict[str, Any]:
+    """Whether `discopop_tau` changes the loss of the first batch."""
+    trainer = run.trainer
+    trainer.model.eval()
+    shift_reference(trainer)
+    batch = _first(trainer)
+    loss = _loss(trainer, batch).item()
+    trainer.args.discopop_tau *= 5
+    return {"read": abs(_loss(trainer, batch).item() - loss) > 1e-7}
+
+
 def terms(run: Any) -> dict[str, Any]:
     """Return two answers for the first batch: whether cpo's loss has a margin, and whether it has a likelihood term for
     the chosen answers.

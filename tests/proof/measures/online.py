@@ -216,6 +216,23 @@ def _gradient(trainer: Any, bound: float) -> float:
 def clipped(run: Any) -> dict[str, Any]:
     """Whether importance ratios are clipped when every token has become one percent more probable."""
     trainer = run.trainer
+    trainer.compute_loss(trainer.model, dict(_more_probable(trainer, 0.01)))
+    regions = [value for name, value in trainer._metrics["train"].items() if name == "clip_ratio/region_mean"]
+    return {"clips": regions[0][-1] > 0}
+
+
+def bounded(run: Any) -> dict[str, Any]:
+    """Whether `delta` changes the loss of bad completions whose tokens have become e times more probable."""
+    trainer = run.trainer
+    batch = _more_probable(trainer, 1.0)
+    batch["advantages"] = -batch["advantages"]
+    loss = trainer.compute_loss(trainer.model, dict(batch)).item()
+    trainer.args.delta = None
+    return {"read": abs(trainer.compute_loss(trainer.model, dict(batch)).item() - loss) > 1e-6}
+
+
+def _more_probable(trainer: Any, by: float) -> dict[str, Any]:
+    """A batch of good completions whose log-probabilities were lower by ``by`` when they were generated."""
     trainer.current_gradient_accumulation_steps = 1
     trainer.model.train()
     batch = trainer._prepare_inputs(next(iter(trainer.get_train_dataloader())))
@@ -225,10 +242,8 @@ def clipped(run: Any) -> dict[str, Any]:
         batch["completion_ids"].size(1),
     )[0].detach()
     batch["advantages"] = batch["advantages"].fill_(1.0)
-    batch["old_per_token_logps"] = old - 0.01
-    trainer.compute_loss(trainer.model, dict(batch))
-    regions = [value for name, value in trainer._metrics["train"].items() if name == "clip_ratio/region_mean"]
-    return {"clips": regions[0][-1] > 0}
+    batch["old_per_token_logps"] = old - by
+    return dict(batch)
 
 
 def reproduced(run: Any) -> dict[str, Any]:
