@@ -167,14 +167,16 @@ def router_loss(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP607", "cut-from-the-left", "warning")
 def cut_from_the_left(spec: Spec) -> Iterator[Finding]:
-    """`truncation_mode` should not be `keep_end`, which cuts the beginning of long rows instead of their end.
+    """`truncation_mode` should not be `keep_end`, which cuts the beginning of long rows instead of their end. With rows
+    of images, this is an error.
 
-    Why it is bad: the system prompt and the question are lost instead of the end of the answer.
+    Why it is bad: the system prompt and the question are lost instead of the end of the answer, and so are images.
 
     Without this rule: the beginnings of long rows are cut. trl 1.16 warns that trl 2.0 removes `keep_end`
-    (FutureWarning).
+    (FutureWarning). With images, it raises ValueError after the model is loaded.
 
-    Source: trl 1.16 `sft_config.py`; confirmed by running it.
+    Source: trl 1.16 `sft_config.py`; confirmed by running it. For images: trl 1.16 `sft_trainer.py`, `dpo_trainer.py`;
+    read, not run.
     """
     if spec.extra_value("trl", "truncation_mode") == "keep_end":
         yield Finding(
@@ -182,6 +184,7 @@ def cut_from_the_left(spec: Spec) -> Iterator[Finding]:
             "rows are cut at their beginning, and questions are lost",
             write("truncation_mode = keep_start", ", or a longer `seq`"),
             (spec.label("batch.seq", "the longest row"),),
+            severity="error" if spec.reads_images else None,
         )
 
 
