@@ -51,6 +51,18 @@ def test_the_best_evaluation_is_reported_where_its_weights_are_saved(tmp_path: P
     assert last_evaluation(bundle, path, state) == (None, "")
 
 
+def test_an_evaluation_set_without_a_row_left_stops_the_run(tmp_path: Path) -> None:
+    from xpc.runtime.core.errors import RunError
+    from xpc.runtime.features.evaluation.during_training import Evaluation
+
+    bundle, made = small_bundle(tmp_path), Evaluation().trainer_made
+    made(bundle, SimpleNamespace(eval_dataset={"near": [1], "far": iter(())}), None)
+    with pytest.raises(RunError, match="nothing is left to evaluate in far"):
+        made(bundle, SimpleNamespace(eval_dataset={"near": [1], "far": []}), None)
+    with pytest.raises(RunError, match="nothing is left to evaluate:"):
+        made(bundle, SimpleNamespace(eval_dataset=[]), None)
+
+
 def test_versions_are_held_against_the_pins(tmp_path: Path) -> None:
     from importlib.metadata import version
 

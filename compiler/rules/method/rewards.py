@@ -51,7 +51,7 @@ def no_reward(spec: Spec) -> Iterator[Finding]:
 
 
 def _without_solution(spec: Spec, reward: str) -> Iterator[Finding]:
-    for source in spec.data:
+    for source in spec.sources:
         if source.found is None or (source.only and "solution" in (source.columns or ())):
             continue
         there = source.columns or () if source.only else source.found
@@ -69,9 +69,9 @@ def _without_solution(spec: Spec, reward: str) -> Iterator[Finding]:
 @rule("XP674", "reward-that-cannot-be-called")
 def uncallable(spec: Spec) -> Iterator[Finding]:
     """A reward function must accept all keyword arguments that the trainer passes: `completions`, other values of the
-    trainer, and the columns of the rows. An argument that the spec sets must be a parameter in the function's
-    signature. The rewards `accuracy`, `cosine` and `len` need a column `solution`. xpc reads only the signature, so a
-    decorated or assigned function is checked only at the launch.
+    trainer, and the columns of the rows, also of evaluation rows. An argument that the spec sets must be a parameter in
+    the function's signature. The rewards `accuracy`, `cosine` and `len` need a column `solution`. xpc reads only the
+    signature, so a decorated or assigned function is checked only at the launch.
 
     Why it is bad: Python raises an error if a call passes a keyword argument that the function does not accept, or
     omits a parameter without a default. A function with `**kwargs` accepts all keyword arguments.
@@ -107,7 +107,7 @@ def _miscalled(spec: Spec, reward: Weighted) -> Iterator[Finding]:
             f"give the function a parameter `{foreign[0][:40]}`, or call it without this argument",
         )
         return
-    for source in spec.data:
+    for source in spec.sources:
         first, *columns = source.columns or ("prompt",)
         if not source.only:
             columns = [one for one in source.found or () if one != first]

@@ -10,9 +10,9 @@ from contextlib import suppress
 from typing import Any
 
 from ...core import progress, signals
-from ...core.errors import rank
+from ...core.errors import RunError, rank
 from ...core.fault_tolerance import FaultTolerant
-from ...core.feature import Arguments, Bundle, Feature, State, Trainer
+from ...core.feature import Arguments, Bundle, Feature, State, Tokenizer, Trainer
 from ...core.metrics_file import METRICS, events, replace, written
 from ...library_internals.transformers_evaluation import evaluate_now
 
@@ -176,6 +176,17 @@ def evaluated(path: str, step: int, sets: int = 1) -> bool:
 
 class Evaluation(Feature):
     """Hooks for a run that evaluates while it trains."""
+
+    def trainer_made(self, bundle: Bundle, trainer: Trainer, tokenizer: Tokenizer) -> None:
+        """Raise RunError if the trainer leaves out all rows of an evaluation set. Then there would be no eval_loss."""
+        found: Any = trainer.eval_dataset
+        for name, rows in (found if isinstance(found, dict) else {"": found}).items():
+            with suppress(TypeError):  # the length of a streamed evaluation set is unknown
+                if len(rows) == 0:
+                    raise RunError(
+                        f"nothing is left to evaluate{name and f' in {name}'}: the trainer leaves out all rows, in "
+                        "which no token within seq counts in the loss"
+                    )
 
     def before_first_step(self, bundle: Bundle, trainer: Trainer) -> None:
         """If an evaluation is due at the step from which the run resumes, and its results are missing, run it. Process
