@@ -11,7 +11,7 @@ REWARDS: Mapping[str, str] = {
     "reasoning_steps": "a third for each phrase that begins a step (Step 1:, First, ...), at most 1",
     "length": "0.5 for the shortest completion down to -0.5 for the longest; a wrong one gets at most 0",
     "len": "the same as `length`",
-    "cosine": "1 (short) to 0.5 (1,000 characters) for a correct answer; 0 (short) to -0.5 (1,000) for a wrong one",
+    "cosine": "1 (short) to 0.5 (from 1,000 characters on) for a correct answer; 0 (short) to -0.5 for a wrong one",
     "repetition_penalty": "0 to -1: the share of repeated groups of three words, as a negative number",
     "code_format": "the same as `format`, but the answer must contain a code block",
     "soft_overlong_punishment": "0, then falling to -1 over the last quarter of `max_completion` (DAPO)",

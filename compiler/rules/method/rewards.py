@@ -226,9 +226,11 @@ def counted_twice(spec: Spec) -> Iterator[Finding]:
 @rule("XP696", "right-answers-punished", "warning")
 def punished(spec: Spec) -> Iterator[Finding]:
     """The weight of a built-in reward should not be negative. The built-in functions that punish, such as
-    `repetition_penalty`, already return negative numbers.
+    `repetition_penalty`, already return negative numbers. `cosine` should give every right answer more than any wrong
+    one: `min_value_correct` must be above `min_value_wrong`.
 
-    Why it is bad: with a negative weight the model learns to avoid what the function rewards, such as right answers.
+    Why it is bad: with a negative weight the model learns to avoid what the function rewards, such as right answers. So
+    it does if a short wrong answer gets more than a long right one.
 
     Without this rule: nothing is reported.
 
@@ -242,6 +244,16 @@ def punished(spec: Spec) -> Iterator[Finding]:
                 f"write `{one.name}(weight={-one.weight:g})`",
             )
             return
+        stated = dict(one.arguments)
+        right, wrong = stated.get("min_value_correct", 0.5), stated.get("min_value_wrong", 0.0)
+        if one.file is not None or one.name != "cosine" or isinstance(right, str) or isinstance(wrong, str):
+            continue
+        if right <= wrong:
+            yield Finding(
+                spec.location("method.rewards", f"long right answers get {right:g}, short wrong ones {wrong:g}"),
+                "`cosine` rewards some wrong answers more than right ones",
+                "write `min_value_correct` above `min_value_wrong`, such as `cosine(min_value_wrong=0)`",
+            )
 
 
 @rule("XP612", "punishment-that-never-comes", "warning")

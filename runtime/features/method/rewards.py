@@ -148,7 +148,7 @@ def cosine(
     max_len: int = 1000,
 ) -> Function:
     """A reward for correct answers that falls, along half a cosine, from ``max_value_correct`` for an empty answer to
-    ``min_value_correct`` for ``max_len`` characters.
+    ``min_value_correct`` for ``max_len`` characters and more. In Open-R1, the reward of longer answers rises again.
 
     For wrong answers, the reward falls from ``min_value_wrong`` to ``max_value_wrong``: from 0 to -0.5 by default.
     """
@@ -161,7 +161,7 @@ def cosine(
                 out.append(None)
                 continue
             low, high = (min_value_correct, max_value_correct) if right else (max_value_wrong, min_value_wrong)
-            out.append(low + 0.5 * (high - low) * (1 + math.cos(len(text) / max_len * math.pi)))
+            out.append(low + 0.5 * (high - low) * (1 + math.cos(min(len(text) / max_len, 1) * math.pi)))
         return out
 
     return cosine_scaled_reward

@@ -152,6 +152,7 @@ def test_lengths_count_with_what_is_right(monkeypatch: pytest.MonkeyPatch) -> No
     shaped = rewards.cosine(max_len=8)
     short, long, wrong, worse = shaped(completions("4", "4       ", "5", "5       "), ["4"] * 4)
     assert 0.5 <= long < short <= 1
+    assert shaped(completions(f"4{' ' * 15}"), ["4"]) == [0.5]
     # These are the defaults of Open-R1's script, with which a wrong answer gets a lower reward the longer it is.
     assert -0.5 <= worse < wrong <= 0
     monkeypatch.setattr(rewards, "verified", lambda answers, _: [None])
