@@ -149,6 +149,7 @@ ORDER = {
     "model_loaded": ("WeightDtypes", "AddedTokens", "Liger", "Vision"),
     "making_trainer": ("Sampling", "Reference", "AnswerEnds", "WeightDtypes", "ContinuedAdapter"),
     "trainer_made": (
+        "Evaluation",
         "OnPolicy",
         "LossDivision",
         "WeightDtypes",
