@@ -27,7 +27,7 @@ from xpc.compiler.suggest.lines.lists import rewrite_lists
 from xpc.compiler.suggest.lines.machines import hardware_of, rewrite_machines
 from xpc.compiler.suggest.lines.marks import rewrite_marked
 from xpc.compiler.suggest.lines.moves import move_length, move_out
-from xpc.compiler.suggest.lines.rewriting import BODY, rewritten
+from xpc.compiler.suggest.lines.rewriting import BODY, rewritten, with_comments
 from xpc.compiler.suggest.lines.sentences import of_one_sentence, rewrite_sentences
 from xpc.compiler.suggest.lines.shell import SHELL
 from xpc.compiler.suggest.lines.sources import SOURCES, rewrite_sources
@@ -96,7 +96,7 @@ def rewrite_foreign_forms(problems: Sequence[Diagnostic]) -> tuple[list[Diagnost
             join_edits(join_clauses(leave_out(move_length(move_choices(join_values(rewrite_machines(found)))))))
         )
     )
-    return [*kept, *found], intended
+    return [with_comments(one) for one in (*kept, *found)], intended
 
 
 LONGEST_LINE = 4000

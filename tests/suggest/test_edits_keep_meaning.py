@@ -1,12 +1,17 @@
-"""For every setting: if its name is misspelt, the spec after the suggested edit means the same as the spec with the
-correct name.
+"""The spec after a suggested edit means what the user wrote: the same as the spec with the correct name, for every
+setting whose name is misspelt and for mistakes in real specs; for any other text, no value is lost or invented.
 """
 
 from __future__ import annotations
 
+import os
+from random import Random
+
 import pytest
-from compile_support import checked, edited
-from test_unknown_names import HEAD, LINE, stated
+from compile_support import REPOSITORY, checked, edited
+from edit_properties import violations
+from spec_mutations import mistake, specs, typos
+from test_unknown_names import HEAD, LATER, LINE, stated, texts
 
 from xpc.compiler.language import schema
 from xpc.compiler.language.kinds import BLOCK, FLAG, Amount
@@ -18,16 +23,6 @@ ROWS = [
     row for row in schema.TABLE
     if not (row.kind is BLOCK or row.path.startswith("train.") or row.path in NEVER_LEGAL)
 ]  # fmt: skip
-
-
-def typos(name: str) -> list[str]:
-    """Typos of a name: letters are swapped, one letter is missing or doubled, or the separators or the case differ."""
-    middle = len(name) // 2
-    swapped = name[: middle - 1] + name[middle] + name[middle - 1] + name[middle + 1 :]
-    others = (swapped, name[:-1], name + name[-1], name[:middle] + name[middle + 1 :], name.title())
-    found = [*others, name.replace("_", "-"), name.replace("_", "")]
-    legal = {*schema.CLAUSES, *schema.bare_choices(), *schema.outer_names(), *(row.name for row in schema.TABLE)}
-    return [one for one in dict.fromkeys(found) if one not in legal and len(one) > 2]
 
 
 AMBIGUOUS = ("loa",)
@@ -234,3 +229,69 @@ def test_a_setting_after_at_is_written_in_its_block():
 def test_edit_of_a_dotted_name_keeps_the_first_line(typed: str) -> None:
     text = f"{LINE} with {typed}\n"
     assert all(edited(text, found).startswith(f"{LINE} with ") for found in checked(text).problems)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "fsdp_config:\n  fsdp_sharding_strategy: FULL_SHARD",
+        "lr_scheduler:\n  _component_: torchtune.training.lr_schedulers.get_cosine_schedule_with_warmup",
+        '"learning_rate": 2e-5  # ours',
+        "hardware 2 nodes x 8 x h100-80gb  # ours",
+        "lora:\n  target_modules:\n    - q_proj\n    - v_proj  # ours",
+        "gbs = 32 (4 per GPU)",
+        "gbs = 32 (4 x 8)  # ours",
+    ],
+)
+def test_the_edit_of_each_finding_alone_keeps_values_and_comments(written):
+    text = f"{HEAD}{written}\n"
+    assert not violations(text, checked(text).problems)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(4))
+def test_an_edit_neither_loses_nor_invents_a_value(part):
+    """Every tenth text of the lists of unknown names is judged, with and without a setting before it and a comment
+    after it.
+    """
+    wrong = []
+    for tool, name, _ in LATER[part::40]:
+        for text in texts(tool, name):
+            lines = text.replace(HEAD, f"{HEAD}seed 3\n").removesuffix("\n") + "  # why\n"
+            wrong += violations(lines, checked(lines).problems)
+    assert not wrong, "\n".join(wrong)
+
+
+def meaning(text: str) -> dict[str, str]:
+    """What a spec states. The quotes of names do not count."""
+    return {path: str(value).replace('"', "") for path, value in stated(text).items()}
+
+
+def wrong_correction(right: str, wrong: str) -> str:
+    """Apply the edits for a spec with mistakes one after another. Returns how the corrected spec differs from the spec
+    before the mistakes; if errors are left, only the settings that the edits changed count. "" if nothing is wrong.
+    """
+    text, seen, root = wrong, [wrong], os.path.join(REPOSITORY, "specs")
+    while found := next((one for one in checked(text, root).problems if one.edits and one.code < "XP125"), None):
+        text = edited(text, found)
+        if text in seen:
+            return f"the edits do not end: {seen[-1]!r} -> {text!r}"
+        seen.append(text)
+    old, new, mistaken = meaning(right), meaning(text), meaning(wrong)
+    errors = any(one.severity == "error" and one.code < "XP125" for one in checked(text, root).problems)
+    paths = [path for path in old if old[path] != new.get(path) and (not errors or mistaken.get(path) == old[path])]
+    paths += [path for path in new if path not in old and not errors]
+    changed = "; ".join(f"{path}: {old.get(path)} -> {new.get(path)}" for path in paths)
+    return f"{wrong!r} -> {text!r}: {changed}" if len(seen) > 1 and changed else ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_the_edits_for_a_spec_with_mistakes_restore_the_spec(seed):
+    chance, wrong = Random(seed), []
+    correct = [one for one in specs() if not any(found.code < "XP106" for found in checked(one).problems)]
+    assert len(correct) > 30
+    for _ in range(120):
+        right = chance.choice(correct)
+        wrong.append(wrong_correction(right, mistake(right, chance)))
+    assert not any(wrong), "\n".join(filter(None, wrong))

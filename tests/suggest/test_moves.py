@@ -28,6 +28,9 @@ def moved(text: str) -> str:
         ("precision bf16 { attn = flash2 }", "precision bf16\nattn=flash2"),
         ("optimizer adamw(lr=1e-5, warmup=10)", "optimizer adamw(lr=1e-5)\nwarmup=10"),
         ("batch {\n  gbs = 64 # ours\n  zero2\n}", "batch {\n  gbs = 64 # ours\n}\nzero2"),
+        ("batch {\n  gbs = 64  # a\n  zero2  # b\n}", "batch {\n  gbs = 64  # a\n}\nzero2  # b"),
+        ("lora {\n  lr = 1e-4  # a\n}", "lora\nlr=1e-4  # a"),
+        ("batch {  # a\n  # b\n  bf16  # c\n}", "# a\n# b\nbf16  # c"),
         ("memory {\n  liger\n  lora {\n    rank = 8\n  }\n}", "memory {\n  liger\n}\nlora {\n  rank = 8\n}"),
     ],
 )
@@ -54,6 +57,7 @@ def test_an_example_of_a_value_is_not_moved(typed):
         ("batch { epochs = 3, gbs = 32 }", "batch { gbs = 32 }\n"),
         ("data { epochs = 3 }", ""),
         ("stop after 3 epochs", ""),
+        ("batch {\n  gbs = 32  # a\n  epochs = 3  # b\n}", "batch {\n  gbs = 32  # a\n# b\n}\n"),
     ],
 )
 def test_the_length_of_the_run_moves_into_the_first_line(typed, right):

@@ -194,7 +194,7 @@ def test_edits_of_sentences_write_the_setting(written, right):
 
 
 def test_a_comment_stays():
-    assert edited(f"{HEAD}- lr = 1e-5 (tuned)\n") == f"{HEAD}lr=1e-5 # tuned\n"
+    assert edited(f"{HEAD}- lr = 1e-5 (tuned)\n") == f"{HEAD}lr=1e-5  # tuned\n"
 
 
 @pytest.mark.parametrize("line", ["linear warmup of 100", "adamw 8bit", "constant learning rate 1e-5"])

@@ -150,7 +150,7 @@ def test_a_pasted_block_becomes_a_block(form):
         ("parameters:\n  lr:\n    values: [1e-5, 2e-5]\n", "sweep {\n  lr = [1e-5, 2e-5]\n}\n"),
         ("lora(rank=16)\nlora(alpha=32)\n", "lora(rank=16, alpha=32)\n"),
         ("memory = [liger, checkpointing]\n", "memory {\n  liger\n  checkpointing\n}\n"),
-        ("lora {\n  rank: 16, // small\n}\n", "lora {\n  rank=16 # small\n}\n"),
+        ("lora {\n  rank: 16, // small\n}\n", "lora {\n  rank=16  # small\n}\n"),
     ],
 )
 def test_edits_of_blocks_lead_to_the_setting(typed, right):

@@ -34,8 +34,9 @@ def move_choices(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
         if opened is not None:  # another finding already rewrites the first line of the block, such as `"optimizer": {`
             head = Edit(opened.edits[0].span, f"{advice['clause']} {advice['choice']} {{")
             help = f"write `{head.text}`" if opened.help == f"write `{advice['clause']} {{`" else opened.help
-            out[out.index(opened)] = evolve(opened, help=help, edits=(head, *opened.edits[1:]))
-            out[out.index(found)] = evolve(found, edits=(Edit(gone, ""),))
+            both = (head, *opened.edits[1:], Edit(gone, ""))  # one of the two edits alone would lose the choice
+            out[out.index(opened)] = evolve(opened, help=help, edits=both)
+            out[out.index(found)] = evolve(found, edits=both)
         elif (at := _head(found, advice["clause"])) is not None:
             edits = (Edit(Span(at, at), f" {advice['choice']}"), Edit(gone, ""))
             out[out.index(found)] = evolve(found, edits=edits)

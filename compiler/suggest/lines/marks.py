@@ -12,7 +12,7 @@ from itertools import pairwise
 from xpc.compiler.language.schema import BY_PATH, CLAUSES, TABLE, outer_names
 from xpc.compiler.suggest.lines.nested import members
 from xpc.compiler.suggest.lines.phrases import TUPLE, phrases
-from xpc.compiler.suggest.lines.rewriting import Rewritten, body, findings_in, findings_of, replaced
+from xpc.compiler.suggest.lines.rewriting import NOTE, Rewritten, body, findings_in, findings_of, replaced
 from xpc.compiler.suggest.lines.shell import COMMAND, SHELL, command_help
 from xpc.compiler.suggest.meaning import meaning
 from xpc.compiler.suggest.pasted import QUOTES, Option, flags_of, option_rewritten
@@ -33,12 +33,6 @@ MOST = 60
 LONGEST_LINE = 400
 BULLET = re.compile(r"(?:[-*•‣–>][ \t]+|\d{1,2}[.)][ \t]+|\+{1,2}(?=[A-Za-z])|\[[ xX]\][ \t]+)+")
 WORDS = re.compile(r"(?:let|const|var|set|setenv|local|declare)[ \t]+(?=[\w\"'`])")
-NOTE = re.compile(
-    r"[ \t]+(?:#|//(?![ \t]*\d[\d.]*$)|--[ \t]|/\*).*$|(?<=[\w\"'%\]])[ \t]+\((?!per |each |in )[^()\d]*\)$"
-)
-"""A pattern for a comment (`# ours`, `// ours`) or a remark in parentheses at the end of a line. It does not match the
-quotient `8 // 2`, and `(per gpu)`, which is more than a remark.
-"""
 RULE = re.compile(
     r"(?:</?[A-Za-z][\w-]*>|<\?xml[^<>]*>"
     r"|```[\w-]*|~~~[\w-]*|---+|===+|\*\*\*+|\.\.\.|\"\"\"|'''|[{}\[\]()][,;]?|\|[-:| ]+\|)"
@@ -201,16 +195,8 @@ def _advised(found: Diagnostic, source: Source, span: Span, rewrites: Sequence[R
     each = ", each on its own line" * (len(forms) > 1)
     help = f"write {', '.join(f'`{one}`' for one in forms)}{each}" if complete else "; ".join(o.help for o in rewrites)
     _, column = source.text[: span.start].rpartition("\n")[1:]
-    comment = _comment(source.text[span.start : span.end])
-    edits = (Edit(span, f"\n{column}".join(forms) + comment),) if complete else ()
+    edits = (Edit(span, f"\n{column}".join(forms)),) if complete else ()
     return evolve(found, message=message, primary=Label(source, span), help=help[:600], edits=edits)
-
-
-def _comment(text: str) -> str:
-    """The comment or remark at the end of a line, as a comment of xpc: ` # ours` for `// ours`. "" if there is none."""
-    note = NOTE.search(text) if text.count('"') % 2 == 0 else None
-    words = "" if note is None else re.sub(r"^[ \t]*(?:#|//|--|/\*|\()[ \t]*|[ \t]*(?:\*/|\))$", "", note[0])
-    return f" # {words}" if words else ""
 
 
 def _without_line(found: Diagnostic, source: Source, text: str, line: Span) -> Diagnostic | None:
@@ -251,14 +237,14 @@ def _in_words(found: Diagnostic, source: Source, text: str, span: Span) -> Diagn
     if clause == "track" and len(several) > 1 and {*several} <= {*BY_PATH["track"].choices}:
         form = f"track {' '.join(several)}"
         message = "trackers are separated by spaces"
-        return evolve(found, message=message, help=f"write `{form}`", edits=(Edit(span, form + _comment(text)),))
+        return evolve(found, message=message, help=f"write `{form}`", edits=(Edit(span, form),))
     read = phrases(plain, False, method_of(source.text))
     if read is None:
         return None
     message = "settings are written `name = value`, each on its own line"
     length = [f"`for {read.length}` in the first line, after the data"] if read.length else []
     help = "; ".join([f"write {', '.join([*(f'`{one}`' for one in read.forms), *length])}", *read.unclear])
-    edits = () if read.length or read.unclear else (Edit(span, "\n".join(read.forms) + _comment(text)),)
+    edits = () if read.length or read.unclear else (Edit(span, "\n".join(read.forms)),)
     return evolve(found, message=message, primary=Label(source, span), help=help[:600], edits=edits)
 
 

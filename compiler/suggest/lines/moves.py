@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from xpc.compiler.language.expand import expand
 from xpc.compiler.language.kinds import FLAG
 from xpc.compiler.language.schema import BY_PATH
+from xpc.compiler.suggest.lines.rewriting import COMMENT
 from xpc.grammar.diagnostic import Diagnostic, Edit, applied
 from xpc.grammar.parse import parse
 from xpc.grammar.record import evolve, record
@@ -25,6 +26,8 @@ LENGTH = re.compile(
     r"write `(?P<form>for \d+ (?:epochs?|steps?))`(?: after `train MODEL on DATA`| in the first line, after the data)?"
 )
 """Matches a help that writes the length of the run into the first line."""
+AFTER = re.compile(r"[ \t,]*(#[^\n]*)?$", re.MULTILINE)
+"""Matches the rest of a line after its last item: nothing, or a comment."""
 MOST = 20
 """At most this many findings get an edit. The limit is needed because each edit is tried."""
 
@@ -46,7 +49,8 @@ def move_length(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
         place = None if alone else _place(one.primary.source, at)
         if start <= train.span.end or (alone is None and place is None):
             continue
-        gone = [Edit(Span(start - 1, end), "")]
+        comment = COMMENT.search(text, start, end)
+        gone = [Edit(Span(start - 1, end), "" if comment is None else f"\n{comment[0]}")]
         if place is not None and (len(place[1].items) > 1 or not _is_bare(place[0])):
             gone = _without(text, place[1], [place[2]])
         after = train.data.span.end
@@ -131,6 +135,8 @@ def _move(found: Diagnostic, number: int) -> Move | None:
         return None
     statement, body, index, header = place
     form = _form(body.items[index], advice["form"], at.source.slice(body.items[index].span))
+    comment = AFTER.match(at.source.text, body.items[index].span.end) if body.whole is not None else None
+    form = f"{form}  {comment[1]}" if form is not None and comment is not None and comment[1] else form
     return None if form is None else Move(body, index, statement, header, form, number)
 
 
@@ -209,7 +215,7 @@ def _without(text: str, body: Body, moved: Sequence[int]) -> list[Edit]:
     for index in moved:
         item = items[index].span
         start, end = line_bounds(text, item.start, item.end)
-        if body.whole is not None and not text[start : item.start].strip() and not text[item.end : end].strip(" \t,"):
+        if body.whole is not None and not text[start : item.start].strip() and AFTER.match(text, item.end):
             out.append(Edit(Span(start - 1, end), ""))
         elif body.whole is not None and index < kept:
             out.append(Edit(Span(item.start, items[index + 1].span.start), ""))

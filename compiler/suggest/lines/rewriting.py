@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from xpc.compiler.language.convert import convert
@@ -11,9 +12,10 @@ from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.language.values import InvalidValue
 from xpc.compiler.suggest.advisor import Suggestions
 from xpc.compiler.suggest.legal import answer
-from xpc.grammar.diagnostic import Diagnostic, applied
+from xpc.grammar.diagnostic import Diagnostic, Edit, applied
 from xpc.grammar.parse import parse
 from xpc.grammar.record import evolve, record
+from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Source
 
 ROUNDS = 4
@@ -108,6 +110,46 @@ def findings_in(problems: Sequence[Diagnostic], source: Source, start: int, end:
     """The findings whose place begins between two positions of a source."""
     places = ((one, one.primary) for one in problems)
     return [one for one, at in places if at is not None and at.source is source and start <= at.span.start <= end]
+
+
+COMMENT = re.compile(r"(?<![^\s,{])#[ \t]*(?P<words>[^\s#][^\n]*)")
+NOTE = re.compile(
+    r"[ \t]+(?:#|//(?![ \t]*\d[\d.]*$)|--[ \t]|/\*).*$|(?<=[\w\"'%\]])[ \t]+\((?!per |each |in )[^()\d]*\)$"
+)
+"""A pattern for a comment (`# ours`, `// ours`) or a remark in parentheses at the end of a line. It does not match the
+quotient `8 // 2`, and `(per gpu)`, which is more than a remark.
+"""
+REMARK = re.compile(r"(?<=[\w\"'%\]])[ \t]+\([^()=]*\)$")
+"""A pattern for a remark that an edit may have left out: `32 (4 per GPU)`."""
+
+
+def with_comments(found: Diagnostic) -> Diagnostic:
+    """Keep the comments and remarks of a text that an edit replaces: after a line, and above several lines. A line that
+    is left out goes with its comment.
+    """
+    if found.primary is None or not any(one.text.strip() for one in found.edits):
+        return found
+    text = found.primary.source.text
+    made = "\n".join(one.text for one in found.edits)
+    return evolve(found, edits=tuple(_with_comments(text, one, made) for one in found.edits))
+
+
+def _with_comments(text: str, edit: Edit, made: str) -> Edit:
+    removed, (start, end) = text[edit.span.start : edit.span.end], line_bounds(text, edit.span.start, edit.span.end)
+    if not edit.text or (text[edit.span.end : end].lstrip(" \t")[:1] not in ("", "#")):
+        return edit
+    if "\n" in removed:
+        plain, indent = re.sub(r"\"[^\"\n]*\"", "", removed), text[start : edit.span.start]
+        above = [one[0] for one in COMMENT.finditer(plain) if not _has(made, one["words"])]
+        return edit if indent.strip() else evolve(edit, text=f"\n{indent}".join((*above, edit.text)))
+    note = (NOTE.search(removed) or REMARK.search(removed)) if removed.count('"') % 2 == 0 else None
+    words = "" if note is None else re.sub(r"^[ \t]*(?:#|//|--|/\*|\()[ \t]*|[ \t]*(?:\*/|\))$", "", note[0])
+    return edit if _has(made, words) else evolve(edit, text=f"{edit.text}  # {words}")
+
+
+def _has(made: str, words: str) -> bool:
+    """Whether the new text has a comment, or all words of a remark."""
+    return f"# {words}" in made or all(re.search(rf"\b{re.escape(one)}\b", made) for one in re.findall(r"\w+", words))
 
 
 def replaced(problems: Sequence[Diagnostic], old: Sequence[Diagnostic], new: Diagnostic) -> list[Diagnostic]:
