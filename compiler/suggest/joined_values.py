@@ -51,7 +51,7 @@ def may_have(row: Setting, word: str) -> bool:
     return named or row.kind.name in UNITS.get(unit, ("duration", "every"))
 
 
-COUNTED = re.compile(r"(?P<name>\w+)[ \t]*(?:=[ \t]*|[ \t])\d\S*[ \t]+(?P<unit>[A-Za-z]+)")
+COUNTED = re.compile(r"(?P<name>\w+)[ \t]*(?:=[ \t]*|[ \t])\d\S*[ \t]+(?P<unit>[A-Za-z]+)$")
 """A pattern for a setting and a number with a word after it: `every = 100 steps`, `every 100 steps`."""
 STRAY = re.compile(r"`\d\S*` is a value without a setting|`\w+` takes one value")
 LATER = re.compile(r"[ \t]+(?P<word>[A-Za-z]+|\d\S*)(?=[ \t]*(?:[,)}#\n]|$))")
@@ -69,8 +69,7 @@ def _without_unit(found: Diagnostic) -> Diagnostic:
     ):
         return found
     text, span = found.primary.source.text, found.edits[0].span
-    start, _ = line_bounds(text, span.start, span.start)
-    counted = next((one for one in COUNTED.finditer(text, start, span.end + 1) if one.end() >= span.end), None)
+    counted = COUNTED.search(text[max(0, span.start - NEAR) : span.end])
     rows = [row for row in TABLE if counted is not None and row.name == counted["name"]]
     rows.sort(key=lambda row: row.path.count("."))
     if counted is None or not rows or any(may_have(row, counted["unit"]) for row in rows):
@@ -96,10 +95,9 @@ def _stray_number(found: Diagnostic) -> tuple[Diagnostic, Span] | None:
     span = Span(edit.span.start, edit.span.end if word is None else word.end())
     if unit.isalpha() and any(row.name == name and may_have(row, unit) for row in TABLE):
         return evolve(found, edits=(Edit(span, edit.text),)), span
+    length = f"; the length of the run is `for {edit.text.rpartition('=')[2].strip()} {unit}` in the first line"
     help = f"write the name of its setting, such as `{edit.text}`"
-    if unit.removesuffix("s") in ("step", "epoch"):
-        help += f"; the length of the run is `for {edit.text.rpartition('=')[2].strip()} {unit}` in the first line"
-    return evolve(found, help=help, edits=()), span
+    return evolve(found, help=help + length * unit.startswith(("step", "epoch")), edits=()), span
 
 
 def join_values(problems: Sequence[Diagnostic]) -> list[Diagnostic]:

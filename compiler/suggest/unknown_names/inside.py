@@ -236,10 +236,12 @@ def _with_word_before(case: Inside, word: str, is_head: bool) -> Suggestion | No
     joined = f"{word} {case.name}"
     if (advised := advice(f"{joined} {case.typed}", "") or advice(joined, case.typed)) is not None:
         return case.says(advised)
-    guess, plain = meaning(joined, exact=True), meaning(case.name, case.clause, exact=True)
+    guess = meaning(joined, exact=True) if is_head else case.joined
+    plain = meaning(case.name, case.clause, exact=True)
     surely = plain is not None and is_in(plain.path, case.clause) and (is_head or plain.likeness == 1.0)
     if surely and plain is not None and guess and guess.likeness < 1.0:
-        return of_guess(case.unknown, plain)  # `learning_rate` in `optimizer adamw` stands for `lr`, and not for `adamw_lr`, a setting of muon
+        # `learning_rate` in `optimizer adamw` stands for `lr`, and not for `adamw_lr`, a setting of muon
+        return of_guess(case.unknown, plain)
     clause = case.name in schema.CLAUSES and (case.node is None or case.name in schema.BY_PATH)
     is_clause = clause and "." not in case.clause  # `packing(method=bfd)` does not mean a training method
     if guess is not None and is_in(guess.path, case.clause) and not is_clause:
