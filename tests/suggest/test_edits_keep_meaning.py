@@ -149,6 +149,8 @@ def test_no_edit_for_a_denied_name_turns_anything_on(form):
         ("data {\n  streaming and shufle_buffer = 5000\n}", "`xpc list settings`"),
         ("batch {\n  packing maen = global_tokens\n}", "it belongs to `batch`: write `mean=global_tokens`"),
         ("memory { checkpointing = unsloth }", "write `checkpointing` and `offload_activations`"),
+        ("data {\n  alpaca {\n    num_proc = 8\n  }\n}", "write `workers = 8` below the sources"),
+        ("data {\n  alpaca {\n    weight = high\n  }\n}", "write `share = 50%`"),
         ("fsdp_cpu_offload", "write `strategy fsdp(offload=cpu)`"),
         ("strategy zero2_cpu", "write one of ddp"),
         ("strategy zero3 { wall_clock_breakdown = false }", "leave it out: every DeepSpeed configuration"),

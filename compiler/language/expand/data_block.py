@@ -8,6 +8,7 @@ from xpc.compiler.language.expand.clauses import Clauses, Operand
 from xpc.compiler.language.items import EvaluationBlock, Item, ParsedFile, Row
 from xpc.compiler.language.kinds import FLAG
 from xpc.grammar.nearest import letters, misspelt_file, nearest
+from xpc.grammar.record import evolve
 from xpc.grammar.tree import Call, Clause, Name, Number, Ref, Setting, String, Value
 
 SOURCE_WORDS = {
@@ -167,15 +168,24 @@ class _DataBlock:
                 of_block, own = f"data.{text}" in schema.BY_PATH, f"train.{text}" not in schema.BY_PATH
                 if near is None and isinstance(part, Setting) and own and not of_block:
                     self.clauses.unknown(part.name, "data", part.value)
+                    found = self.clauses.problems[-1]
+                    if found.edits and found.edits[0].text.split()[0] not in schema.SOURCE_SETTINGS:
+                        form = found.edits[0].text
+                        form = form if "=" in form else f"{form} = {self.clauses.typed(part.value.span)}"
+                        help = f"write `{form}` below the sources, because it belongs to the block"
+                        self.clauses.problems[-1] = evolve(found, help=help, edits=())
                     continue
                 location, form = part.span if name is None else name.span, near
+                edit = form
                 more = ""
                 if near == "take" and isinstance(part, Setting):
                     location, form = part.span, self.taken(part.value)
+                    edit = form
                     more = ": a share of the rows of this source" if form.endswith("%") else ""
                 elif near == "share" and isinstance(part, Setting):
                     location, form = part.span, self.share(part)
                     more = ": the shares of all sources add up to 100%"
+                    edit = form if (_number(part) or 0) > 0 else None  # the share in the help is only an example
                 self.clauses.problem(
                     "XP101",
                     f"`{text}` is not a setting of a source",
@@ -186,7 +196,7 @@ class _DataBlock:
                     else f"`{text}` belongs to the block: write it below the sources"
                     if of_block
                     else "a source has " + ", ".join(f"`{one}`" for one in schema.SOURCE_SETTINGS),
-                    edit=form,
+                    edit=edit,
                 )
         self.clauses.out.rows.append(Row(head, self.clauses.label(head.span), tuple(items)))
 
