@@ -5,7 +5,7 @@ that contains it.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from functools import cache, lru_cache
 from operator import ne
 
@@ -267,7 +267,7 @@ def mistyped(name: str) -> str | None:
     if len(typed) < 4 or _words().issuperset(parts(name[:80])):
         return None  # all words are known, so the name is not misspelt: `gpu_count` does not mean `cpu_count`
     lengths = range(len(typed) - 1, len(typed) + 2)
-    found = [_by_letters()[one] for n in lengths for one in by_length.get(n, ()) if one_mistake(typed, one)]
+    found = [by_letters()[one] for n in lengths for one in by_length.get(n, ()) if one_mistake(typed, one)]
     meanings = {outcome(one): one for one in reversed(found or _with_a_known_word(name[:80]))}
     return next(iter(meanings.values())) if len(meanings) == 1 else None
 
@@ -294,7 +294,7 @@ def _with_a_known_word(name: str) -> list[str]:
 @cache
 def _words() -> frozenset[str]:
     """Every word that occurs in a known name, in a synonym of a known name, or in a name without an equivalent."""
-    names = (*known_names(), *families())
+    names = (*by_letters().values(), *families())
     return frozenset(word for name in names for word in parts(name)) | mapped("same").keys()
 
 
@@ -307,13 +307,8 @@ def outcome(name: str) -> str:
     return own_reason(name) or advice(name, "") or (guess.path if guess is not None else loose_reason(name) or name)
 
 
-def known_names() -> Collection[str]:
-    """Every known name, with `_` between its words: settings, arguments for `extra`, names without an equivalent."""
-    return _by_letters().values()
-
-
 @cache
-def _by_letters() -> dict[str, str]:
+def by_letters() -> dict[str, str]:
     """Map every known name, reduced to its letters, to the name: settings, arguments for `extra`, and names without an
     equivalent.
     """
@@ -330,7 +325,7 @@ def _by_letters() -> dict[str, str]:
 @cache
 def _by_length() -> dict[int, list[str]]:
     out: dict[int, list[str]] = {}
-    for one in _by_letters():
+    for one in by_letters():
         out.setdefault(len(one), []).append(one)
     return out
 

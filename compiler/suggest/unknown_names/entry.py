@@ -53,7 +53,8 @@ def unknown_name(unknown: UnknownName, count: int = 0) -> Suggestion:
     near = _known_name(unknown)
     if near is not None:
         return _as(near, unknown, count)
-    if asks(unknown.name) and not _known(unknown):
+    joined = is_known(f"{unknown.clause or ''} {unknown.name}")
+    if asks(unknown.name) and not joined:
         short = without_question(unknown.name) if unknown.clause else ""
         found = inside(evolve(unknown, name=short)) if short not in ("", unknown.name) else None
         help = settings_of(unknown.clause or "") if found is None or found.elsewhere else found.help
@@ -111,10 +112,10 @@ def _known_name(unknown: UnknownName) -> str | None:
     known = _known(unknown) or near_settings(unknown, clause) or is_known(denied(name))
     if known or (clause is not None and named_outside(unknown, clause) is not None):
         return None
-    if is_a_phrase(name) and (plain := _in_plain_words(unknown)) is not None:
+    joined = clause is not None and is_known(f"{clause} {name}")
+    if not joined and is_a_phrase(name) and (plain := _in_plain_words(unknown)) is not None:
         return plain
     names = [one.name for one in schema.children(clause)] if clause else [*schema.CLAUSES, *schema.bare_choices()]
-    joined = clause is not None and is_known(f"{clause} {name}")
     own = typo_of(name, names) is not None or any(one_mistake(name, one) for one in names)
     return None if joined or own else mistyped(name)
 

@@ -118,7 +118,9 @@ def _by_its_words(case: Inside, found: Suggestion) -> Suggestion | None:
     replaces the suggestion `found`. If `found` suggests a setting of another clause, it is replaced only if each word
     of the unknown name occurs in a name of the new setting.
     """
-    by_words = None if denied(case.name) else described(case.unknown, case.clause)
+    by_words = described(case.unknown, case.clause)
+    if by_words is not None and by_words.row.kind is FLAG and denied(case.name):
+        return None  # `dont_mix` is not `shuffle = true`
     if by_words is None or not (by_words.named or _only_lists(case, found)):
         return None
     row = by_words.row

@@ -6,7 +6,7 @@ import re
 from functools import cache
 
 from xpc.compiler.suggest.likeness import parts, words
-from xpc.compiler.suggest.meaning import COUNTERS, known_names, outcome
+from xpc.compiler.suggest.meaning import COUNTERS, by_letters, outcome
 from xpc.compiler.suggest.tables import mapped, words_of
 
 ENDING = re.compile(r"(?<=\w{3})(?:ements?|ations?|ings?|ed|es|ly|s|e)$")
@@ -51,7 +51,7 @@ def without_question(name: str) -> str:
 def _by_content(counted: bool) -> dict[frozenset[str], list[str]]:
     """The known names by their words. An entry of no_equivalent.txt that is about the value is no name."""
     out: dict[frozenset[str], list[str]] = {}
-    for name in known_names():
+    for name in by_letters().values():
         if parts(name)[-1] not in ("number", "pair"):
             out.setdefault(_content(name, counted), []).append(name)
     return out
