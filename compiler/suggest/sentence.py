@@ -62,10 +62,7 @@ def sentence(unknown: UnknownName, guess: Meaning, row: Setting | None) -> str:
         )
         return f"SOURCE({name}={value})"
     if guess.path == "train":
-        data_advice = not {"dataset", "datasets", "data", "file"}.isdisjoint(words(unknown.name))
-        return (
-            f"train MODEL on {_named(unknown, 'DATA')}" if data_advice else f"train {_named(unknown, 'MODEL')} on DATA"
-        )
+        return _model_or_data(unknown, not {"dataset", "datasets", "data", "file"}.isdisjoint(words(unknown.name)))
     return {"extends": 'extends "base.xp"'}.get(guess.path, guess.path)
 
 
@@ -131,9 +128,18 @@ def named_by_value(unknown: UnknownName) -> str | None:
     known = registry.find_model(text) is not None or registry.find_dataset(text) is not None
     if not named.isdisjoint(OTHER_ROLES) or not (known or REPOSITORY.fullmatch(text) or FILES.fullmatch(text)):
         return None
-    if not named.isdisjoint(DATA_WORDS):
-        return f"train MODEL on {_named(unknown, 'DATA')}"
-    return None if named.isdisjoint(MODEL_WORDS) else f"train {_named(unknown, 'MODEL')} on DATA"
+    if named.isdisjoint(DATA_WORDS | MODEL_WORDS):
+        return None
+    return _model_or_data(unknown, not named.isdisjoint(DATA_WORDS))
+
+
+def _model_or_data(unknown: UnknownName, is_data: bool) -> str:
+    """The first line with the value as its data, or as its model. A name of the registry decides: `model_to_train =
+    qwen2.5-3b` is a model.
+    """
+    text = (unknown.typed or "").strip('"')
+    is_data = (is_data or bool(FILES.fullmatch(text))) and registry.find_model(text) is None
+    return f"train MODEL on {_named(unknown, 'DATA')}" if is_data else f"train {_named(unknown, 'MODEL')} on DATA"
 
 
 def named_outside(unknown: UnknownName, clause: str) -> str | None:

@@ -53,17 +53,14 @@ def unknown_name(unknown: UnknownName, count: int = 0) -> Suggestion:
     near = _known_name(unknown)
     if near is not None:
         return _as(near, unknown, count)
-    joined = is_known(f"{unknown.clause or ''} {unknown.name}")
-    if asks(unknown.name) and not joined:
+    if asks(unknown.name) and not _known(unknown) and not is_known(f"{unknown.clause or ''} {unknown.name}"):
         short = without_question(unknown.name) if unknown.clause else ""
         found = inside(evolve(unknown, name=short)) if short not in ("", unknown.name) else None
         help = settings_of(unknown.clause or "") if found is None or found.elsewhere else found.help
         return Case(unknown).says(help)
     found = outside(unknown) if unknown.clause is None else inside(unknown)
-    if found.help == settings_of(unknown.clause or "") and (plain := _in_plain_words(unknown)) not in (
-        None,
-        unknown.name,
-    ):
+    plain = _in_plain_words(unknown) if found.help == settings_of(unknown.clause or "") else None
+    if plain is not None and plain != unknown.name:
         return _as(plain, unknown, count)
     rest = denied(unknown.name)
     guess = meaning(rest, unknown.clause, exact=True) if found.edit and rest else None

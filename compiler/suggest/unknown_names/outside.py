@@ -101,7 +101,8 @@ def _another_verb(case: Case) -> Suggestion | None:
 
 def _misspelt_clause(case: Case) -> Suggestion | None:
     """Handle a clause whose name is misspelt: `eva { every = 100 }`."""
-    head = misspelt_clause(case.unknown)
+    # `seeds = [1, 2]` is a sweep
+    head = misspelt_clause(case.unknown) if advice(case.name, case.typed) is None else None
     return None if head is None else evolve(case.suggests(head, head, replaces_value=False), intended=(head,))
 
 

@@ -15,7 +15,8 @@ ENDING = re.compile(r"(?<=\w{3})(?:ements?|ations?|ings?|ed|es|ly|s|e)$")
 
 def asks(name: str) -> bool:
     """Whether a name is a question: `which_gpu`, `should_i_shuffle`."""
-    return not words_of("asking").isdisjoint(parts(name[:80])[:1])
+    first, *rest = parts(name[:80]) or ("",)
+    return first in words_of("asking") and bool(rest)
 
 
 def in_plain_words(name: str, clause: str) -> str | None:
@@ -28,7 +29,8 @@ def in_plain_words(name: str, clause: str) -> str | None:
         for counted in (True, False):
             found = _by_content(counted).get(_content(way, counted), [])
             if len(_content(way, counted=False)) == 1 and not asks(name):
-                found = [one for one in found if one in _phrased(way) and one not in words_of("general")]
+                found = [one for one in found if {one, f"{one}s"} & {*_phrased(way)} and one not in words_of("general")]
+            found = [one for one in found if one == without_question(way)] or found
             fewest = min((len(parts(one)) for one in found), default=0)
             shortest = [one for one in found if len(parts(one)) == fewest]
             if len({*map(outcome, shortest)}) == 1:

@@ -337,6 +337,9 @@ def _of_one_block(case: Case) -> Suggestion | None:
     switches = {row.path for row in schema.TABLE if row.kind is FLAG and {*words(row.name)}.isdisjoint(own)}
     found = [one for block in sorted(blocks - switches) if (one := described(case.unknown, block)) is not None]
     sure = [one for one in found if one.named and one.complete and not one.partial]
+    # two words of the name must occur in one name of the setting
+    joined = {names[number].path for number in range(len(names)) if len({*own} & {*names[number].words}) > 1}
+    sure = [one for one in sure if len(own) < 2 or one.row.path in joined]
     if len(sure) != 1:
         return None
     return evolve(of_guess(case.unknown, Meaning(sure[0].row.path, own=True)), edit=None)

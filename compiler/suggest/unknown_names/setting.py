@@ -58,6 +58,7 @@ def _of_setting(case: Guessed) -> Suggestion:
         _done_anyway,
         _kind_of_rows,
         _scaling_without_its_factor,
+        _several_values,
         _adapter_as_a_value,
         _impossible_value,
         _no_column,
@@ -139,6 +140,7 @@ def _fitting_the_value(case: Guessed) -> Meaning:
     """The setting that fits the value, if the guessed setting takes another kind of value; otherwise the guess."""
     path, node, text = case.row.path, case.node, case.text
     folder = isinstance(node, String) and "/" in node.value
+    template = schema.BY_PATH["model.chat_template"].choices
     a_split = "split" in words(case.name) and re.fullmatch(r"[a-z]\w*", text)
     others = (
         (case.row.kind is FLAG and "/" in case.typed, f"{path}.name"),  # `push_to_hub = "me/model"`
@@ -148,6 +150,10 @@ def _fitting_the_value(case: Guessed) -> Meaning:
         (path in schema.ADAPTERS and folder, "lora.from"),  # `adapter = "out/first"`
         (path == "eval.split" and isinstance(node, Number), "data.holdout"),  # `dev_split = 0.05`
         (path == "data.holdout" and a_split, "eval.split"),  # `validation_split = "test"`
+        (
+            path == "data.format" and not case.clause and text in template,
+            "model.chat_template",
+        ),  # `chat_format = chatml`
         (path == "data.prompt" and isinstance(node, List), "data.columns"),  # `input_columns = [q, a]`
         (path == "data.context" and isinstance(node, Number), "batch.seq"),  # `ctx = 4096`
         (
@@ -253,6 +259,14 @@ def _scaling_without_its_factor(case: Guessed) -> Suggestion | None:
     """Handle another tool's name for `rope` with a kind of scaling, but without the factor: `rope_scaling = yarn`."""
     bare = case.row.path == "model.rope" and case.text in case.row.choices and len(case.name) > 5
     return case.says(f"write `rope={case.text}(factor=4)`, with your factor") if bare else None
+
+
+def _several_values(case: Guessed) -> Suggestion | None:
+    """Handle a list of values for a setting that has one: `ranks_to_try = [8, 16]` is a sweep."""
+    several = isinstance(case.node, List) and len(case.node.items) > 1 and case.value is None
+    if not several or case.row.kind.name not in ("int", "real", "tokens", "steps_or_share", "real_or_share"):
+        return None
+    return case.says(f"write `sweep {{ {case.row.name} = {case.typed} }}`: one run for each value")
 
 
 def _impossible_value(case: Guessed) -> Suggestion | None:
