@@ -70,7 +70,7 @@ def word_likeness(one: tuple[str, ...], other: tuple[str, ...]) -> float:
     for word in one:
         if word in other:
             shared += weight(word)
-        elif begun := [name for name in other if word not in index()[1] and begins(word, name) and name not in one]:
+        elif begun := [name for name in other if begins(word, name) and name not in one]:
             shared += 0.8 * min(weight(word), weight(begun[0]))  # an abbreviation, such as `mixed_prec`
         elif weight(word) == 1.0 and _typos_of(word).isdisjoint(other):
             return 0.0
@@ -130,8 +130,8 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
                 stem = last.rstrip("0123456789")
                 other = other or (last[-1].isdecimal() and one.parts[-1:] == ((stem,) if stem else tuple(before[-1:])))
                 # nor does `test_after_every`, whose words all are words of names, mean `state_every`
-                included = {*own} <= {*one.words} or {*one.words} <= {*own} or one_mistake(typed, one.letters)
-                other = other or (not included and len(own) > 1 and _words().issuperset(parts(way)))
+                shared = 2 * len({*own} & {*one.words}) >= len(own) or one_mistake(typed, one.letters)
+                other = other or (not shared and len(own) > 1 and _words().issuperset(parts(way)))
                 typo = 0.0 if other else typo
                 like = max(like, typo, 0.8 * (one.own and begun == {one.path}))
             if like < (SAME if exact else ENOUGH):

@@ -357,7 +357,7 @@ def _with_its_value(case: Guessed) -> Suggestion:
     name states a value, the suggestion shows an example value, but an editor does not insert it.
     """
     row, value, guess = case.row, case.value, case.guess
-    alone = value if value == guess.value and value in schema.bare_choices() else None
+    alone = value if value == guess.value and row.bare and value in schema.bare_choices() else None
     form = alone or typed(row, value)
     nested = bool(case.clause) and row.path.startswith(f"{case.clause}.")
     return case.suggests(form, None if case.invented else form, nested)
