@@ -19,7 +19,7 @@ from xpc.compiler.suggest.first_line import rewrite_first_line
 from xpc.compiler.suggest.flag_values import AROUND, NAMED
 from xpc.compiler.suggest.joined_values import join_values
 from xpc.compiler.suggest.known_names import known_choice
-from xpc.compiler.suggest.likeness import typo_of
+from xpc.compiler.suggest.likeness import typo_of, words
 from xpc.compiler.suggest.lines.choices import move_choices
 from xpc.compiler.suggest.lines.header import rewrite_header
 from xpc.compiler.suggest.lines.leaving import LEAVE, leave_out
@@ -40,6 +40,7 @@ from xpc.compiler.suggest.pasted import no_block, rewrite_options
 from xpc.compiler.suggest.pasted_blocks import EVERYTHING, clause_of, joined, of_one_clause
 from xpc.compiler.suggest.pasted_values import as_value
 from xpc.compiler.suggest.sentence import method_of
+from xpc.compiler.suggest.tables import words_of
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.nearest import letters
 from xpc.grammar.parse import parse
@@ -357,7 +358,9 @@ def _forms(block: Block) -> list[tuple[str | None, str]]:
     for name, typed in block.settings:
         row = schema.BY_PATH.get(clause or "")
         chosen = choice(row, typed.strip('"')) if row is not None and row.choices and name in NAMED else None
-        both = name if letters(block.name) in GENERAL and is_known(name) else f"{block.name}_{name}"
+        general = letters(block.name) in GENERAL and is_known(name)
+        # `checkpoint { enable_checkpoint = true }`: the name has the block's words
+        both = name if general or {*words(block.name)} < {*words(name)} else f"{block.name}_{name}"
         own = clause is not None and f"{clause}.{name}" in schema.BY_PATH
         if chosen is not None:
             out.append((f"{clause}={chosen}", ""))
@@ -365,7 +368,9 @@ def _forms(block: Block) -> list[tuple[str | None, str]]:
             advised = rewritten(f"{both}={as_value(typed)}", block.header, block.method)
             out.append((advised.form, advised.help))
         elif clause is None:
-            advised = rewritten(f"{name}={typed}", block.header, block.method)
+            # a name such as `mode` says nothing without the block
+            alone = both if name in words_of("general") and letters(block.name) not in GENERAL else name
+            advised = rewritten(f"{alone}={typed}", block.header, block.method)
             # an unknown block does not turn on an adapter: `neftun(alpha=5)` is not `lora(alpha=5)`
             adapter = letters(block.name) not in GENERAL and clause_of(advised.form or "") in schema.ADAPTERS
             out.append((None if adapter else advised.form, advised.help))

@@ -11,7 +11,8 @@ import re
 from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import UnknownName
 from xpc.compiler.suggest.extra_form import extra_argument
-from xpc.compiler.suggest.likeness import parts, typo_of, weight, words
+from xpc.compiler.suggest.known_names import known_choice
+from xpc.compiler.suggest.likeness import parts, typo_of
 from xpc.compiler.suggest.meaning import SAME, Meaning, is_known, meaning
 from xpc.compiler.suggest.no_equivalent import advice
 from xpc.compiler.suggest.tables import mapped, words_of
@@ -22,6 +23,9 @@ CLASSES = ("_component_", "class_path", "_target_", "class", "cls", "_class_", "
 """Last parts of the keys under which other tools name a component's class, as in `optimizer._component_:
 torch.optim.AdamW`.
 """
+
+HEADS = ("optimizer", "schedule", "strategy")
+"""Clauses whose choice may stand before the name of a setting: `sgd_momentum` is `momentum` of `optimizer`."""
 
 
 def _by_class(unknown: UnknownName) -> UnknownName | None:
@@ -42,7 +46,8 @@ def after_component(name: str) -> Meaning | None:
     `method.max_completion` for `rollout_max_tokens`. None if there is no such setting.
     """
     first, *rest = parts(name) or ("",)  # the name `_` has no parts
-    clause = mapped("components").get(first)
+    choices = ((row.name, known_choice(row, first)) for row in schema.TABLE if row.path in HEADS)
+    clause = mapped("components").get(first) or next((head for head, choice in choices if choice), None)
     # The rest of the name must be specific. In `generation_steps`, the rest `steps` is too general, because it may mean
     # many settings.
     specific = not words_of("general").issuperset(rest)
@@ -95,15 +100,6 @@ def by_last_part(unknown: UnknownName) -> UnknownName | None:
         if is_known(end) or extra_argument(end, unknown.node, unknown.typed, unknown.header) is not None:
             return evolve(unknown, name=end)
     return None
-
-
-def with_shared_word(name: str, clause: str | None) -> list[str]:
-    """The settings of a clause that share an important word with the unknown name, if they are two or three:
-    `allgather_bucket` and `reduce_bucket` for `zero_bucket`. Empty for any other number.
-    """
-    own = {word for word in words(name[:80]) if weight(word) == 1.0}
-    found = [row.name for row in (schema.children(clause) if clause else ()) if own & {*words(row.name)}]
-    return found if len(found) in (2, 3) else []
 
 
 def misspelt_clause(unknown: UnknownName) -> str | None:

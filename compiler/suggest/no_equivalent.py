@@ -26,13 +26,13 @@ def _table(kind: str) -> dict[str, str]:
     separators.
     """
     out: dict[str, str] = {}
-    for phrase, text in _phrases(kind):
+    for phrase, text in phrases(kind):
         out.setdefault(_letters(phrase), text)
     return out
 
 
 @cache
-def _phrases(kind: str) -> tuple[tuple[str, str], ...]:
+def phrases(kind: str) -> tuple[tuple[str, str], ...]:
     """The lines of no_equivalent.txt under the headings of one kind, such as `none`, as pairs: a name, and the text
     that answers it.
     """
@@ -50,7 +50,7 @@ def _by_words(kind: str) -> dict[tuple[str, ...], str]:
     alphabetical order.
     """
     out: dict[tuple[str, ...], str] = {}
-    for phrase, text in _phrases(kind):
+    for phrase, text in phrases(kind):
         out.setdefault(tuple(sorted(words(phrase))), text)
     return out
 
@@ -81,7 +81,7 @@ def advice(name: str, typed: str) -> str | None:
         # the help would repeat `true` or `false` as a value, so the caller prints `own_reason` instead
         return None
     value = re.sub(r"^(\w+)\[:(\d+%?)\]$", r"\1:\2", typed.strip('"')) or "..."  # `train[:5000]` is a part of a split
-    if value.lower() == "false" and help.startswith("write ") and not re.search(r"\{\w+\}|=false|=none", help):
+    if value.lower() in ("false", "0") and help.startswith("write ") and not re.search(r"\{\w+\}|=false|=none", help):
         return "leave it out: it is off"
     try:
         share = f"{float(value) * 100:g}%" if 0 < float(value) < 1 else value
@@ -109,14 +109,14 @@ def listed() -> dict[str, str]:
     """Map each name of no_equivalent.txt, reduced to lower-case letters, to the name with `_` between its words."""
     out: dict[str, str] = {}
     for kind in ("none", "instead", "left"):
-        for phrase, _ in _phrases(kind):
+        for phrase, _ in phrases(kind):
             out.setdefault(_letters(phrase), "_".join(phrase.split()))
     return out
 
 
 def families() -> tuple[str, ...]:
     """The beginnings of names without an equivalent."""
-    return tuple(phrase for phrase, _ in _phrases("family"))
+    return tuple(phrase for phrase, _ in phrases("family"))
 
 
 def _letters(name: str) -> str:
@@ -155,14 +155,22 @@ def _family(name: str) -> str | None:
     """The reason for a name that begins like a `family` in no_equivalent.txt: the family `ema *` includes
     `ema_momentum`, and the family `critic` includes dotted names such as `critic.optim.lr`. None for any other name.
     """
-    rows, segments = _table("family"), name[:120].split(".")
-    for number, segment in enumerate(segments):
-        typed = parts(segment)
-        ends = range(1, len(typed) + (number < len(segments) - 1))
-        found = next((rows[head] for end in ends if (head := "".join(typed[:end])) in rows), None)
-        if found is not None:
-            return found
-    return None
+    segments = [parts(segment) for segment in name[:120].split(".")]
+    # a name of a single word is no longer than the family's, and may be a setting
+    ends = [len(typed) + (number < len(segments) - 1 or len(typed) > 2) for number, typed in enumerate(segments)]
+    found = (_of_family(typed[:end]) for typed, last in zip(segments, ends, strict=True) for end in range(1, last))
+    return next((one for one in found if one is not None), None)
+
+
+def _of_family(typed: tuple[str, ...]) -> str | None:
+    return _table("family").get("".join(typed))
+
+
+def with_words_of_family(name: str) -> str | None:
+    """The reason for a name that has the words of a `family` anywhere: `log_to_slack`. None for any other name."""
+    typed = parts(name[:80])
+    runs = (typed[at:end] for at in range(len(typed)) for end in range(at + 1, len(typed) + 1))
+    return next((why for one in runs if (why := _of_family(one)) is not None), None)
 
 
 def no_such_choice(setting: str, choice: str) -> str:

@@ -33,8 +33,8 @@ def words_of(kind: str) -> frozenset[str]:
 @cache
 def mapped(kind: str) -> dict[str, str]:
     """Invert the table `kind` of words.toml: map each listed word to its key. The table `same` maps each synonym to the
-    word that replaces it. The table `components` maps a word at the beginning of a name, such as `rollout` in
-    `rollout_max_tokens`, to a clause.
+    word that replaces it. The table `job_options` maps an option such as `open-mode` to an engine of `launch`, and the
+    table `components` maps a word at the beginning of a name, such as `rollout` in `rollout_max_tokens`, to a clause.
     """
     found: dict[str, list[str]] = read_table(__file__, "words.toml")[kind]
     return {word: key for key, words in found.items() for word in words}

@@ -67,7 +67,7 @@ def test_nothing_that_a_spec_can_say_has_no_equivalent() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_name_has_one_reason_in_one_sentence(kind: str) -> None:
     found: dict[str, set[str]] = {}
-    for phrase, reason in no_equivalent._phrases(kind):
+    for phrase, reason in no_equivalent.phrases(kind):
         found.setdefault(no_equivalent._letters(phrase), set()).add(reason)
     assert {name: reasons for name, reasons in found.items() if len(reasons) > 1} == {}
     for reason in {one for reasons in found.values() for one in reasons}:
@@ -79,7 +79,7 @@ def test_every_name_has_one_reason_in_one_sentence(kind: str) -> None:
 def test_the_settings_in_an_advice_exist() -> None:
     wrong = []
     clauses = {**{one: one for one in CLAUSES}, **dict.fromkeys(ADAPTERS, "lora")}
-    fragments = {one for _, text in no_equivalent._phrases("instead") for one in re.findall(r"`([^`]+)`", text)}
+    fragments = {one for _, text in no_equivalent.phrases("instead") for one in re.findall(r"`([^`]+)`", text)}
     for fragment in sorted(fragments):
         for typed, inside in FRAGMENT.findall(fragment):
             clause = clauses.get(typed, "extra")

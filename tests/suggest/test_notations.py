@@ -156,7 +156,7 @@ def test_settings_in_a_sentence_get_their_edits(notation, plain_cases):
         ("train {\n  lr = 1e-5\n  seed = 3\n}", "lr=1e-5\nseed=3"),
         ("set(lr, 1e-5)", "lr=1e-5"),
         ('cfg["optim"]["lr"] = 1e-5', "lr=1e-5"),
-        ("fsdp reshard after forward = true", "reshard"),
+        ("fsdp reshard after forward = true", "strategy fsdp(reshard=true)"),
         ("train batch size = 64", "gbs=64"),
         ("walltime = 08:00:00", "launch slurm(time=8h)"),
         ("lora: true\nlora_r: 16", "lora(rank=16)"),

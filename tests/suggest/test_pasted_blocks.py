@@ -204,7 +204,7 @@ def test_the_first_line_loses_its_punctuation(typed, right):
         ("hardware:\n  gpu: h100-80gb\n  count: 8\n", "write `hardware 8 x h100-80gb`"),
         ("data {\n  datasets = [smoltalk, capybara]\n}\n", "write the source `smoltalk`"),
         ("limit_train_batches = 0.1\n", "`SOURCE(take=10%)`"),
-        ("data {\n  drop_rows_with_fewer_tokens = 16\n}\n", "write `min_tokens = 16`"),
+        ("data {\n  drop_rows_with_fewer_tokens = 16\n}\n", "write `min_tokens`"),
     ],
 )
 def test_helps(typed, says):

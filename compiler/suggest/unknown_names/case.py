@@ -16,7 +16,7 @@ from xpc.compiler.suggest.tables import words_of
 from xpc.grammar.record import record
 from xpc.grammar.tree import Value
 
-REFERENCE = "`xpc list settings` prints them all"
+REFERENCE = "no setting has a similar name; `xpc list settings` prints them all"
 
 
 @record

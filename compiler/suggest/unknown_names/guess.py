@@ -7,14 +7,15 @@ import re
 from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import UnknownName
 from xpc.compiler.language.kinds import FLAG
-from xpc.compiler.suggest.components import after_component
-from xpc.compiler.suggest.known_names import NEVER_LEGAL, known
-from xpc.compiler.suggest.likeness import one_mistake, parts, typo_of, weight, words
+from xpc.compiler.suggest.components import HEADS, after_component
+from xpc.compiler.suggest.known_names import NEVER_LEGAL
+from xpc.compiler.suggest.likeness import one_mistake, parts, typo_of, words
 from xpc.compiler.suggest.meaning import SAME, Meaning, meaning, name_of_four, shares_word
 from xpc.compiler.suggest.sentence import method_of
 from xpc.compiler.suggest.tables import mapped
 from xpc.compiler.suggest.unknown_names.case import is_in
 from xpc.grammar.record import evolve
+from xpc.grammar.tree import List, Number
 
 TYPO = 0.9
 """A name counts as a typo of a known name only if their similarity (from 0 to 1) is at least this."""
@@ -30,27 +31,20 @@ def best_guess(unknown: UnknownName) -> Meaning | None:
     if guess is not None and _turns_on_another(unknown, guess):
         guess = None
     if unknown.clause is None:
-        return _of_a_stated_clause(unknown, guess) or _after_component(unknown.name, guess)
+        return _of_a_stated_clause(unknown, guess) or _after_component(unknown, guess)
     for better in (_of_the_same_name, _twin_in_the_clause, _with_a_shared_word, _misspelt_in_the_clause):
         guess = better(unknown.name, unknown.clause, guess)
     return guess
 
 
 def _turns_on_another(unknown: UnknownName, guess: Meaning) -> bool:
-    """Whether a guess is probably wrong, because three things come together: the guess is inexact, its block would turn
-    on a feature that the spec does not mention, and a name of a setting elsewhere has all important words of the
-    unknown name. For example, `max_lr_ratio` does not mean `lora(lr_ratio=...)`, because `min_lr_ratio` has `lr` and
-    `ratio`, too.
+    """Whether an inexact guess would turn on a feature that the spec does not mention: `max_lr_ratio` does not mean
+    `lora(lr_ratio=...)`.
     """
-    if guess.likeness >= SAME or one_mistake(unknown.name, guess.path.rpartition(".")[2]):
-        return False
-    block = guess.path.rpartition(".")[0]
+    block, _, last = guess.path.rpartition(".")
     row = schema.BY_PATH.get(block)
-    if row is None or row.kind is not FLAG or row.name in unknown.label.source.text.lower():
-        return False
-    important = {word for word in words(unknown.name[:80]) if weight(word) == 1.0}
-    names = (one for one in known() if not one.path.startswith(block))
-    return len(important) > 1 and any(important <= {*one.words} for one in names)
+    sure = guess.likeness >= SAME or one_mistake(unknown.name, last)
+    return not sure and row is not None and row.kind is FLAG and row.name not in unknown.label.source.text.lower()
 
 
 def _of_a_stated_clause(unknown: UnknownName, guess: Meaning | None) -> Meaning | None:
@@ -64,11 +58,13 @@ def _of_a_stated_clause(unknown: UnknownName, guess: Meaning | None) -> Meaning 
     return next((one for one, row in rows if "." in row.path and (not row.methods or method in row.methods)), None)
 
 
-def _after_component(name: str, guess: Meaning | None) -> Meaning | None:
+def _after_component(unknown: UnknownName, guess: Meaning | None) -> Meaning | None:
     """If a name begins with a word such as `rollout`, prefer a setting of the clause that this word means:
     `rollout_max_tokens` is `max_completion` of `method`.
     """
-    return guess if guess is not None and guess.likeness >= SAME else after_component(name) or guess
+    numbered = guess is not None and guess.path in HEADS and isinstance(unknown.node, Number | List)
+    sure = guess is not None and guess.likeness >= SAME and not numbered
+    return guess if sure else after_component(unknown.name) or guess
 
 
 def _of_the_same_name(name: str, clause: str, guess: Meaning | None) -> Meaning | None:

@@ -8,23 +8,22 @@ from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import Suggestion, UnknownName
 from xpc.compiler.language.kinds import FLAG
 from xpc.compiler.language.schema import Setting
-from xpc.compiler.suggest.components import head_word, with_shared_word
+from xpc.compiler.suggest.components import head_word
 from xpc.compiler.suggest.converted_values import NO, YES
 from xpc.compiler.suggest.extra_form import extra_suggestion
 from xpc.compiler.suggest.flag_values import head_choice, setting_of_choice
 from xpc.compiler.suggest.known_names import NEVER_LEGAL, known_choice
-from xpc.compiler.suggest.likeness import parts, words
+from xpc.compiler.suggest.likeness import parts
 from xpc.compiler.suggest.meaning import SAME, Meaning, choice, meaning
 from xpc.compiler.suggest.no_equivalent import advice, without_equivalent
 from xpc.compiler.suggest.registry_names import either
 from xpc.compiler.suggest.sentence import named_outside
-from xpc.compiler.suggest.tables import words_of
+from xpc.compiler.suggest.tables import mapped, words_of
 from xpc.compiler.suggest.typed_form import by_word_or_value, clause_line, intended_value, written
-from xpc.compiler.suggest.unknown_names.case import Case, denied, first_answer, is_in, settings_of
-from xpc.compiler.suggest.unknown_names.clause_words import described, settings_read
+from xpc.compiler.suggest.unknown_names.case import Case, first_answer, is_in, settings_of
 from xpc.compiler.suggest.unknown_names.data_names import data_advice
 from xpc.compiler.suggest.unknown_names.outside import HEADER
-from xpc.compiler.suggest.unknown_names.search import search
+from xpc.compiler.suggest.unknown_names.search import by_its_words, search
 from xpc.compiler.suggest.unknown_names.setting import NAMED_THERE, of_guess, of_source, wrong_value
 from xpc.grammar.record import evolve, record
 from xpc.grammar.tree import Ref
@@ -38,6 +37,7 @@ def inside(unknown: UnknownName) -> Suggestion:
         _first_line_in_a_clause,
         _word_for_true,
         _about_data,
+        _option_of_the_job,
         _name_of_the_model,
         _with_capital_letters,
         _switch_of_the_block,
@@ -62,7 +62,8 @@ def inside(unknown: UnknownName) -> Suggestion:
         known = len(rest) > 1 and rest not in YES and parts(case.name)[0] in (case.block, *schema.ADAPTERS)
         short = evolve(unknown, name=rest)
         found = evolve(inside(short), message=case.message) if known else case.says(settings_of(case.clause))
-    return (_by_its_words(case, found) if _is_vague(case, found) else None) or found
+    elsewhere = found.refusing and not is_in(found.refusing, case.clause)
+    return (by_its_words(case) if elsewhere else None) or found
 
 
 @record
@@ -93,50 +94,6 @@ class Inside(Case):
         return [row for row in schema.TABLE if row.name == self.name and row.path not in NEVER_LEGAL]
 
 
-def _is_vague(case: Inside, found: Suggestion) -> bool:
-    """Whether a suggestion is so weak that `_by_its_words` may replace it. This is the case if the suggestion only
-    lists settings, and also if it names a setting of another clause that cannot have the value, or that is only a
-    guess.
-    """
-    if _only_lists(case, found) or (found.refusing and not is_in(found.refusing, case.clause)):
-        return True
-    # all words of the setting's path are in the name: `max_train_steps` in `lora` is `train.steps`
-    certain = any({*words(path)} <= {*words(case.name)} for path in found.intended)
-    return found.elsewhere and not certain and meaning(case.name, exact=True) is None
-
-
-def _only_lists(case: Inside, found: Suggestion) -> bool:
-    """Whether a suggestion only lists settings: all settings of the clause, or those that share a word with the
-    name.
-    """
-    shared = with_shared_word(case.name, case.unknown.clause)
-    return found.help == settings_of(case.clause) or (len(shared) > 1 and found.help == f"write {either(shared)}")
-
-
-def _by_its_words(case: Inside, found: Suggestion) -> Suggestion | None:
-    """Suggest the setting of the clause that the name describes: `tolerations` for `taints` in `launch k8s`. This
-    replaces the suggestion `found`. If `found` suggests a setting of another clause, it is replaced only if each word
-    of the unknown name occurs in a name of the new setting.
-    """
-    by_words = described(case.unknown, case.clause)
-    if by_words is not None and by_words.row.kind is FLAG and denied(case.name):
-        return None  # `dont_mix` is not `shuffle = true`
-    if by_words is None or not (by_words.named or _only_lists(case, found)):
-        return None
-    row = by_words.row
-    if by_words.named and not by_words.partial:
-        return of_guess(case.unknown, Meaning(row.path, own=True))
-    value = intended_value(row, case.unknown)
-    form = row.name if value is None else f"{row.name} = {value}"
-    suggested = case.says(f"write `{form}`: {row.doc}", f"did you mean `{form}`?")
-    return evolve(
-        suggested,
-        edit=form if by_words.complete and not by_words.partial else None,
-        replaces_value=True,
-        intended=(row.path,),
-    )
-
-
 def _first_line_in_a_clause(case: Inside) -> Suggestion | None:
     """Handle `train` in a block: `data { train }`. The word is legal only at the beginning of the first line."""
     return case.says(HEADER, code="XP102") if case.name == "train" else None
@@ -160,6 +117,17 @@ def _about_data(case: Inside) -> Suggestion | None:
     """Handle another tool's key for a column or a source: `chosen = good` in `data`."""
     instead = data_advice(case.unknown) if case.clause == "data" else None
     return None if instead is None else case.says(instead)
+
+
+def _option_of_the_job(case: Inside) -> Suggestion | None:
+    """Handle an option of the program that starts the job: `open_mode = append` in `launch slurm`."""
+    option, value = case.name.replace("_", "-").lower(), case.typed.strip('"')
+    if case.clause != "launch" or option not in mapped("job_options") or value in NO:
+        return None
+    if mapped("job_options")[option] != head_word(case.unknown, "launch"):
+        return None
+    form = f"--{option}" if value in ("", *YES) else f"--{option}={value}"
+    return case.says(f'write `extra_args = ["{form}"]`: an option of the program that starts the job')
 
 
 def _name_of_the_model(case: Inside) -> Suggestion | None:
@@ -190,6 +158,10 @@ def _choice_of_the_clause(case: Inside) -> Suggestion | None:
     """Handle the clause's choice as a setting: `name = adamw` in `optimizer` is `optimizer adamw`."""
     if case.joined is not None and is_in(case.joined.path, case.clause) and case.joined.likeness == 1.0:
         return None  # `shape = linear` in `schedule wsd` means `decay_type`, and not the schedule `linear`
+    exact = meaning(case.name, case.clause, exact=True)
+    own = exact is not None and exact.path == case.clause
+    if not own and not {row.name for row in schema.children(case.clause)}.isdisjoint(parts(case.name)):
+        return None  # `warmup_style = linear` in `schedule cosine` is about the warm-up
     chosen = head_choice(case.clause, case.name, case.node, case.unknown.typed)
     row = schema.BY_PATH.get(case.clause)
     guess = meaning(case.name, case.clause) if chosen is None and case.node is None and row is not None else None
@@ -201,7 +173,7 @@ def _choice_of_the_clause(case: Inside) -> Suggestion | None:
 def _choice_without_its_setting(case: Inside) -> Suggestion | None:
     """Handle a choice that stands alone: `colocate` in `vllm` is `mode = colocate`."""
     alone = (
-        setting_of_choice(settings_read(case.unknown, case.clause), case.name)
+        setting_of_choice(_settings_read(case.unknown, case.clause), case.name)
         if case.unknown.typed in (None, "true")
         else None
     )
@@ -358,3 +330,17 @@ def _of_another_clause(case: Inside) -> Suggestion:
     where = f"it belongs to `{first.partition('.')[0]}`: " if alone else ""
     found = case.says(f"{where}write {either(forms)} outside of `{case.clause}`", code="XP102")
     return evolve(found, intended=(first,) if alone else ())
+
+
+def _settings_read(unknown: UnknownName, clause: str) -> list[Setting]:
+    """The settings of a clause that the spec's method or launch engine reads. For `launch k8s`, for example,
+    `partition` is not among them.
+    """
+    head = head_word(unknown, clause)
+    return [
+        row
+        for row in schema.children(clause)
+        if row.path not in NEVER_LEGAL
+        and (not row.methods or not head or head in row.methods)
+        and (not row.engines or not head or head in row.engines)
+    ]

@@ -20,7 +20,7 @@ from xpc.compiler.suggest.registry_names import either
 from xpc.compiler.suggest.sentence import holdout_share
 from xpc.compiler.suggest.tables import commands
 from xpc.compiler.suggest.typed_form import intended_value, written
-from xpc.compiler.suggest.unknown_names.case import REFERENCE, Case, first_answer, is_in
+from xpc.compiler.suggest.unknown_names.case import Case, first_answer
 from xpc.compiler.suggest.unknown_names.search import search
 from xpc.compiler.suggest.unknown_names.setting import of_guess, of_source, wrong_value
 from xpc.compiler.suggest.unset_values import ALREADY
@@ -50,17 +50,7 @@ def outside(unknown: UnknownName) -> Suggestion:
         _setting_of_a_clause,
         _choice_with_a_value,
     )
-    case = Case(unknown)
-    found = first_answer(case, steps) or search(unknown)
-    return (_known_in_one_block(case) if found.help == REFERENCE else None) or found
-
-
-def _known_in_one_block(case: Case) -> Suggestion | None:
-    """Handle a name that is known in one block only: `persona = "Be brief."` is `data(system="Be brief.")`."""
-    guesses = [meaning(f"{block} {case.name}", exact=True) for block in schema.CLAUSES]
-    known = {one.path: one for block, one in zip(schema.CLAUSES, guesses) if one is not None and is_in(one.path, block)}
-    found = of_guess(case.unknown, *known.values()) if len(known) == 1 else None
-    return None if found is None or found.refusing else evolve(found, edit=None)
+    return first_answer(Case(unknown), steps) or search(unknown)
 
 
 def _first_line_again(case: Case) -> Suggestion | None:

@@ -11,21 +11,28 @@ from xpc.compiler import stacks
 from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import Suggestion, UnknownName
 from xpc.compiler.language.kinds import FLAG
-from xpc.compiler.suggest.components import by_last_part, by_parent, of_evaluation, with_shared_word
+from xpc.compiler.suggest.components import HEADS, by_last_part, by_parent, of_evaluation
 from xpc.compiler.suggest.converted_values import YES, methods_with
 from xpc.compiler.suggest.extra_form import extra_suggestion
-from xpc.compiler.suggest.known_names import index, known_choice
-from xpc.compiler.suggest.likeness import parts, weight, words
+from xpc.compiler.suggest.known_names import known_choice
+from xpc.compiler.suggest.likeness import parts
 from xpc.compiler.suggest.meaning import Meaning, is_known, meaning, nearest_other_name
-from xpc.compiler.suggest.no_equivalent import advice, excluded, own_reason, without_equivalent
+from xpc.compiler.suggest.no_equivalent import (
+    NO_EQUIVALENT,
+    advice,
+    excluded,
+    own_reason,
+    with_words_of_family,
+    without_equivalent,
+)
 from xpc.compiler.suggest.registry_names import either
 from xpc.compiler.suggest.sentence import output_folder
 from xpc.compiler.suggest.tables import words_of
-from xpc.compiler.suggest.typed_form import near_settings, typed
+from xpc.compiler.suggest.typed_form import intended_value, near_settings, typed, written
 from xpc.compiler.suggest.unknown_names.case import REFERENCE, Case, denied, first_answer, is_in, settings_of
-from xpc.compiler.suggest.unknown_names.clause_words import described
 from xpc.compiler.suggest.unknown_names.guess import NEAR, TYPO, best_guess
 from xpc.compiler.suggest.unknown_names.setting import first_line, of_guess
+from xpc.compiler.suggest.unknown_names.similar_phrases import INSTEAD, LEAD, LEAST, likely_answers
 from xpc.grammar.record import evolve
 from xpc.grammar.tree import Ref
 
@@ -35,6 +42,12 @@ NOUNS = ("model.attn", "optimizer", "schedule", "strategy", "precision", "track"
 """
 PLUGIN = re.compile(r"(?:\w+\.)+(\w+)Plugin\b")
 """A pattern for the class of a plugin, such as `axolotl.integrations.liger.LigerPlugin`."""
+VARIABLE = re.compile(
+    r"(?:torch_)?nccl_|gloo_|cublas_|omp_|mkl_|ucx_|fi_|ofi_|nvte_|pytorch_cuda_|tokenizers_|torchinductor_|cuda_launch_|"
+    r"cuda_device_|hf_hub_|hf_home|xla_",
+    re.IGNORECASE,
+)
+"""A pattern for the beginning of an environment variable that a library reads."""
 FILES = ("fsdp_", "zero_", "stage3_")
 """Beginnings of keys that exist only in the configuration files of accelerate and DeepSpeed."""
 
@@ -54,7 +67,14 @@ def search(unknown: UnknownName) -> Suggestion:
         return _one_of(unknown, near)
     case = Case(unknown, near[0] if near else guess)
     parts_of_paths = (_key_of_a_component, _key_of_evaluation, _last_part)
-    after_the_guess = (_refused_word, _of_a_library, *parts_of_paths, _clause_of_the_value, _model_or_data)
+    after_the_guess = (
+        _refused_word,
+        _of_a_library,
+        _environment_variable,
+        *parts_of_paths,
+        _clause_of_the_value,
+        _model_or_data,
+    )
     return first_answer(case, after_the_guess) or _by_guess(_without_general_guess(case))
 
 
@@ -66,6 +86,7 @@ def _by_guess(case: Case) -> Suggestion:
         _without_loose_word,
         _misspelt_other_name,
         _loss_of_a_method,
+        _with_its_choice,
         _guessed_setting,
     )
     return first_answer(case, steps) or _nothing_near(case)
@@ -160,8 +181,18 @@ def _of_a_library(case: Case) -> Suggestion | None:
     return (
         without_equivalent(message, name, loosely=False)
         or (extra_suggestion(case.unknown, message) if of_file or not (case.exact or in_a_block) else None)
-        or (of_family and (_of_one_block(case) or of_family))
+        or of_family
         or (None if case.exact else excluded(message, name))
+    )
+
+
+def _environment_variable(case: Case) -> Suggestion | None:
+    """Handle an environment variable: `nccl_socket_ifname = eth0` is `launch(env=["NCCL_SOCKET_IFNAME=eth0"])`."""
+    if case.exact or not case.typed or not VARIABLE.match(case.name):
+        return None
+    form = 'env=["{}={}"]'.format(case.name.upper(), case.typed.strip('"'))
+    return case.says(
+        f"write `{form if case.clause == 'launch' else f'launch({form})'}`: environment variables of the run"
     )
 
 
@@ -241,9 +272,29 @@ def _loss_of_a_method(case: Case) -> Suggestion | None:
     return case.says(f"write `loss={case.name}`, which `method` {', '.join(methods[:3])} reads")
 
 
+def _with_its_choice(case: Case) -> Suggestion | None:
+    """Handle a name that begins with a choice which the spec does not state: `muon_lr = 1e-3` is `optimizer
+    muon(lr=1e-3)`.
+    """
+    head, dot, last = ("" if case.guess is None else case.guess.path).partition(".")
+    row = schema.BY_PATH[head] if head in HEADS and dot and not case.clause else None
+    chosen = None if row is None else known_choice(row, parts(case.name)[0])
+    stated = re.findall(r"[\w.-]+", case.unknown.label.source.text)
+    if row is None or chosen is None or chosen == row.default or not {*row.choices}.isdisjoint(stated):
+        return None
+    value = intended_value(schema.BY_PATH[f"{head}.{last}"], case.unknown)
+    form = f"{head} {chosen}({last}={value})"
+    return None if value is None else case.suggests(form, form)
+
+
 def _guessed_setting(case: Case) -> Suggestion | None:
     """Suggest the setting that the name probably stands for: `every` for `evry` in `save`."""
-    return None if case.guess is None else of_guess(case.unknown, case.guess)
+    if case.guess is None:
+        return None
+    found = of_guess(case.unknown, case.guess)
+    # a name that is only similar does not mean a setting which cannot have the value
+    unlikely = case.guess.likeness < 0.85 and found.refusing not in ("", case.clause)
+    return None if unlikely else found
 
 
 def _clause_of_the_value(case: Case) -> Suggestion | None:
@@ -317,29 +368,36 @@ def _without_loose_word(case: Case) -> Suggestion | None:
 
 
 def _nothing_near(case: Case) -> Suggestion:
-    """Suggest the settings that share a word with the name (`zero_bucket`), or list all settings of the clause. For a
-    switch whose name contains a flag's name, such as `liger_fused_ops = true`, describe this flag.
+    """Suggest what the words of the name suggest, or list all settings of the clause."""
+    return by_its_words(case) or case.says(settings_of(case.clause))
+
+
+def by_its_words(case: Case) -> Suggestion | None:
+    """Handle a name that none of the tables has, but whose words they have: `ckpt_without_optim = true` is
+    `full_state=false`. If two settings are equally likely, the help has both.
     """
-    shared = with_shared_word(case.name, case.unknown.clause)
-    if not shared and (found := _of_one_block(case)) is not None:
-        return found
-    flags = [row for row in schema.TABLE if row.kind is FLAG and not row.inner and row.name in parts(case.name[:80])]
-    if len(flags) == 1 and not case.clause and case.typed.strip('"').lower() in YES:
-        return case.says(f"write `{flags[0].name}`: {flags[0].doc}")
-    return case.says(f"write {either(shared)}" if shared else settings_of(case.clause))
-
-
-def _of_one_block(case: Case) -> Suggestion | None:
-    """Handle a name that describes a setting of one block, wherever it stands: `score_callables` is `rewards`."""
-    names, with_word, _ = index()
-    own = [] if denied(case.name) else [word for word in words(case.name[:80]) if weight(word) == 1.0]
-    blocks = {names[number].path.rpartition(".")[0] for word in own for number in with_word.get(word, ())} - {""}
-    switches = {row.path for row in schema.TABLE if row.kind is FLAG and {*words(row.name)}.isdisjoint(own)}
-    found = [one for block in sorted(blocks - switches) if (one := described(case.unknown, block)) is not None]
-    sure = [one for one in found if one.named and one.complete and not one.partial]
-    # two words of the name must occur in one name of the setting
-    joined = {names[number].path for number in range(len(names)) if len({*own} & {*names[number].words}) > 1}
-    sure = [one for one in sure if len(own) < 2 or one.row.path in joined]
-    if len(sure) != 1:
+    if len(parts(case.name[:80])) < 2:
         return None
-    return evolve(of_guess(case.unknown, Meaning(sure[0].row.path, own=True)), edit=None)
+    ranked = [one for one in likely_answers(f"{case.clause} {case.name}") if _is_possible(case, one[1])]
+    near = [one for score, one in ranked if score >= LEAST and score > ranked[0][0] - LEAD]
+    paths = list(dict.fromkeys(one.path for one in near))
+    if len(paths) == 2 and schema.BY_PATH.keys() >= {*paths}:
+        values = {one.path: one.value for one in reversed(near)}
+        rows = [schema.BY_PATH[path] for path in paths]
+        forms = [typed(row, values[row.path]) if values[row.path] else written(row, case.unknown) for row in rows]
+        return case.says(f"write {either(forms)}")
+    if len(paths) not in (1, 2) or (len(ranked) > 1 and paths[0] == INSTEAD and ranked[0][0] - ranked[1][0] < 2 * LEAD):
+        why = with_words_of_family(case.name)
+        return None if why is None else case.says(NO_EQUIVALENT + why)
+    if paths[0] == INSTEAD:
+        return case.says(advice(near[0].value, case.typed) or settings_of(case.clause))
+    if not paths[0]:
+        return case.says(NO_EQUIVALENT + near[0].value)
+    return evolve(of_guess(case.unknown, near[0]), edit=None)
+
+
+def _is_possible(case: Case, answer: Meaning) -> bool:
+    """Whether an answer is possible: a setting must accept the user's value, and differ from the clause."""
+    row = schema.BY_PATH.get(answer.path)
+    fits = row is None or bool(answer.value) or not case.typed or intended_value(row, case.unknown) is not None
+    return fits and answer.path not in ("train", case.clause or "train")

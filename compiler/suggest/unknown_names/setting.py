@@ -12,6 +12,7 @@ from xpc.compiler.language.items import Item
 from xpc.compiler.language.kinds import BLOCK, FLAG
 from xpc.compiler.language.schema import Setting
 from xpc.compiler.language.values import InvalidValue
+from xpc.compiler.suggest.components import head_word
 from xpc.compiler.suggest.converted_values import YES, expected, methods_with, plain
 from xpc.compiler.suggest.legal import AUTO, answer, example
 from xpc.compiler.suggest.likeness import parts, words
@@ -26,6 +27,9 @@ from xpc.grammar.record import evolve, record
 from xpc.grammar.tree import List, Number, Ref, String
 
 FOUR_BITS = re.compile(r"\b(?:nf4|fp4|int4|4-?bit)\b|nf4")
+HARDWARE = re.compile(r"\bhardware[ \t=]+(?P<count>\d+)[ \t]*x[ \t]*(?P<gpu>[a-z][\w-]*)")
+NODES = re.compile(r"\bnodes[ \t=]+(\d+)")
+"""Patterns for the GPUs and the machines of a spec: `hardware 8 x h100-80gb`, `nodes 2`."""
 ONLINE = ("grpo", "rloo")
 PARTS_OF_A_ROW = {"answer", "response", "output", "label", "completion", "chosen", "rejected"}
 NAMED_THERE = "the first line names the model and the data"
@@ -60,10 +64,10 @@ def _of_setting(case: Guessed) -> Suggestion:
         _scaling_without_its_factor,
         _several_values,
         _adapter_as_a_value,
+        _of_another_method,
         _impossible_value,
         _no_column,
         _clause_itself,
-        _of_another_method,
         _in_the_clause,
         _alone,
     )
@@ -146,6 +150,7 @@ def _fitting_the_value(case: Guessed) -> Meaning:
         (case.row.kind is FLAG and "/" in case.typed, f"{path}.name"),  # `push_to_hub = "me/model"`
         (path == "save.hub.name" and text in ("true", "false"), "save.hub"),  # `push = true`
         (path in ("lora.bits", "qlora") and case.clause == "lora" and FOUR_BITS.search(text), "lora.bits"),
+        (path == "track.name" and text in schema.BY_PATH["track"].choices, "track"),  # `logger_name = wandb`
         (path == "lora.bits" and FOUR_BITS.search(text), "qlora"),  # `quantize = bnb.nf4`
         (path in schema.ADAPTERS and folder, "lora.from"),  # `adapter = "out/first"`
         (path == "eval.split" and isinstance(node, Number), "data.holdout"),  # `dev_split = 0.05`
@@ -191,16 +196,19 @@ def _switched_off(case: Guessed) -> Suggestion | None:
 
 
 def _number_of_gpus(case: Guessed) -> Suggestion | None:
-    """Handle a number of GPUs if the spec does not name the GPU: `n_gpus = 8` is `hardware 8 x GPU`."""
-    node = case.node
-    if (
-        case.row.path != "hardware"
-        or case.guess.value == "cpu"
-        or not (node is None or isinstance(node, Number) or case.text in YES)
-    ):
+    """Handle a number of GPUs: `n_gpus = 8` is `hardware 8 x GPU`. If the spec names the GPU, the help does, too."""
+    node, stated = case.node, HARDWARE.search(case.unknown.label.source.text)
+    counted = node is None or isinstance(node, Number) or case.text in YES
+    if case.row.path != "hardware" or case.guess.value == "cpu" or not counted:
         return None
     count = node.value if isinstance(node, Number) and isinstance(node.value, int) and node.value > 0 else "N"
-    form = f"hardware{'=' if case.unknown.header else ' '}{count} x GPU"
+    nodes = NODES.search(case.unknown.label.source.text)
+    if stated is not None and count in (int(stated["count"]), int(stated["count"]) * int(nodes[1] if nodes else 1)):
+        return case.says(f"leave `{case.name}` out: `hardware` and `nodes` state it")
+    gpu = "GPU" if stated is None else stated["gpu"]
+    form = f"hardware{'=' if case.unknown.header else ' '}{count} x {gpu}"
+    if stated is not None:
+        return case.says(f"write `{form}`: `hardware` has the number of GPUs in a node")
     return case.says(f"write `{form}`, {YOUR_GPU}")
 
 
@@ -255,12 +263,6 @@ def _kind_of_rows(case: Guessed) -> Suggestion | None:
     return case.says(f"write {conversations}, or `completion_only` for a prompt and its completion")
 
 
-def _scaling_without_its_factor(case: Guessed) -> Suggestion | None:
-    """Handle another tool's name for `rope` with a kind of scaling, but without the factor: `rope_scaling = yarn`."""
-    bare = case.row.path == "model.rope" and case.text in case.row.choices and len(case.name) > 5
-    return case.says(f"write `rope={case.text}(factor=4)`, with your factor") if bare else None
-
-
 def _several_values(case: Guessed) -> Suggestion | None:
     """Handle a list of values for a setting that has one: `ranks_to_try = [8, 16]` is a sweep."""
     several = isinstance(case.node, List) and len(case.node.items) > 1 and case.value is None
@@ -297,6 +299,12 @@ def _no_column(case: Guessed) -> Suggestion | None:
     return first_line(case) if "/" in case.text and case.row.kind.name == "name" else None
 
 
+def _scaling_without_its_factor(case: Guessed) -> Suggestion | None:
+    """Handle another tool's name for `rope` with a kind of scaling, but without the factor: `rope_scaling = yarn`."""
+    bare = case.row.path == "model.rope" and case.text in case.row.choices and len(case.name) > 5
+    return case.says(f"write `rope={case.text}(factor=4)`, with your factor") if bare else None
+
+
 def _adapter_as_a_value(case: Guessed) -> Suggestion | None:
     """Handle the name of an adapter as a value: `peft = lora` is `lora`."""
     name = case.typed.strip('"')
@@ -322,13 +330,17 @@ def _clause_itself(case: Guessed) -> Suggestion | None:
 
 
 def _of_another_method(case: Guessed) -> Suggestion | None:
-    """Handle a setting that `method sft` does not read: `num_generations = 8`."""
-    row = case.row
-    if case.clause or not row.methods or "sft" in row.methods or row.path.startswith("method.rewards"):
-        return None
-    if method_of(case.unknown.label.source.text) in row.methods:
+    """Handle a setting that the spec's method does not read: `num_generations = 8` with `method sft`."""
+    row, method = case.row, method_of(case.unknown.label.source.text)
+    head = head_word(case.unknown, "launch") if case.clause == "launch" else method
+    readers = row.methods or row.engines
+    if not readers or head in readers or row.path.startswith("method.rewards"):
         return None
     form = typed(row, case.value)
+    if case.clause in ("method", "launch") and head:
+        return case.says(f"`{row.name}` is a setting of {', '.join(readers)}: `{case.clause} {head}` does not read it")
+    if case.clause or not row.methods or "sft" in row.methods:
+        return None
     # a name with `kl`, such as `kl_loss_coef`, is meant for the methods of reinforcement learning
     methods = [one for one in row.methods if one in ONLINE] if "kl" in words(case.name) else row.methods[:3]
     return case.says(f"write `{form}`, which `method` {', '.join(methods)} reads", f"did you mean `{form}`?")
