@@ -18,21 +18,19 @@ from xpc.compiler.suggest.known_names import known_choice
 from xpc.compiler.suggest.likeness import parts
 from xpc.compiler.suggest.meaning import Meaning, is_known, meaning, nearest_other_name
 from xpc.compiler.suggest.no_equivalent import (
-    NO_EQUIVALENT,
     advice,
     excluded,
     own_reason,
-    with_words_of_family,
     without_equivalent,
 )
 from xpc.compiler.suggest.registry_names import either
 from xpc.compiler.suggest.sentence import output_folder
 from xpc.compiler.suggest.tables import words_of
-from xpc.compiler.suggest.typed_form import intended_value, near_settings, typed, written
+from xpc.compiler.suggest.typed_form import intended_value, near_settings, typed
 from xpc.compiler.suggest.unknown_names.case import REFERENCE, Case, denied, first_answer, is_in, settings_of
 from xpc.compiler.suggest.unknown_names.guess import NEAR, TYPO, best_guess
 from xpc.compiler.suggest.unknown_names.setting import first_line, of_guess
-from xpc.compiler.suggest.unknown_names.similar_phrases import INSTEAD, LEAD, LEAST, likely_answers
+from xpc.compiler.suggest.unknown_names.similar_phrases import by_its_words
 from xpc.grammar.record import evolve
 from xpc.grammar.tree import Ref
 
@@ -370,34 +368,3 @@ def _without_loose_word(case: Case) -> Suggestion | None:
 def _nothing_near(case: Case) -> Suggestion:
     """Suggest what the words of the name suggest, or list all settings of the clause."""
     return by_its_words(case) or case.says(settings_of(case.clause))
-
-
-def by_its_words(case: Case) -> Suggestion | None:
-    """Handle a name that none of the tables has, but whose words they have: `ckpt_without_optim = true` is
-    `full_state=false`. If two settings are equally likely, the help has both.
-    """
-    if len(parts(case.name[:80])) < 2:
-        return None
-    ranked = [one for one in likely_answers(f"{case.clause} {case.name}") if _is_possible(case, one[1])]
-    near = [one for score, one in ranked if score >= LEAST and score > ranked[0][0] - LEAD]
-    paths = list(dict.fromkeys(one.path for one in near))
-    if len(paths) == 2 and schema.BY_PATH.keys() >= {*paths}:
-        values = {one.path: one.value for one in reversed(near)}
-        rows = [schema.BY_PATH[path] for path in paths]
-        forms = [typed(row, values[row.path]) if values[row.path] else written(row, case.unknown) for row in rows]
-        return case.says(f"write {either(forms)}")
-    if len(paths) not in (1, 2) or (len(ranked) > 1 and paths[0] == INSTEAD and ranked[0][0] - ranked[1][0] < 2 * LEAD):
-        why = with_words_of_family(case.name)
-        return None if why is None else case.says(NO_EQUIVALENT + why)
-    if paths[0] == INSTEAD:
-        return case.says(advice(near[0].value, case.typed) or settings_of(case.clause))
-    if not paths[0]:
-        return case.says(NO_EQUIVALENT + near[0].value)
-    return evolve(of_guess(case.unknown, near[0]), edit=None)
-
-
-def _is_possible(case: Case, answer: Meaning) -> bool:
-    """Whether an answer is possible: a setting must accept the user's value, and differ from the clause."""
-    row = schema.BY_PATH.get(answer.path)
-    fits = row is None or bool(answer.value) or not case.typed or intended_value(row, case.unknown) is not None
-    return fits and answer.path not in ("train", case.clause or "train")
