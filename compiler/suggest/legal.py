@@ -101,7 +101,9 @@ def _unset_value(row: Setting, item: Item, node: Value | None, typed: str) -> He
     to write instead.
     """
     unset = unset_advice(row, typed) or (typed and advice(f"{row.name} {typed}", "")) or pair_advice(row.name, typed)
-    return (unset,) if unset else None
+    counts = row.kind.name == "flag" and isinstance(node, Number) and typed not in ("0", "1")
+    counted = advice(row.name, typed) if counts else None  # `shuffle = 42`
+    return (unset or counted,) if unset or counted else None
 
 
 def _share_as_a_split(row: Setting, item: Item, node: Value | None, typed: str) -> Help | None:

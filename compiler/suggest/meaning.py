@@ -27,7 +27,7 @@ from xpc.compiler.suggest.likeness import (
     words,
 )
 from xpc.compiler.suggest.no_equivalent import advice, families, loose_reason, own_reason
-from xpc.compiler.suggest.tables import mapped, words_of
+from xpc.compiler.suggest.tables import mapped, usual_columns, words_of
 from xpc.grammar.nearest import another_number
 from xpc.grammar.nearest import letters as letters
 from xpc.grammar.record import record
@@ -132,6 +132,7 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
                 # nor does `test_after_every`, whose words all are words of names, mean `state_every`
                 shared = 2 * len({*own} & {*one.words}) >= len(own) or one_mistake(typed, one.letters)
                 other = other or (not shared and len(own) > 1 and _words().issuperset(parts(way)))
+                other = other or _of_other_words(parts(way), one.parts)
                 typo = 0.0 if other else typo
                 like = max(like, typo, 0.8 * (one.own and begun == {one.path}))
             if like < (SAME if exact else ENOUGH):
@@ -150,6 +151,14 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
             if score > rank:
                 best, rank = Meaning(one.path, one.value, like, one.own or one.argument), score
     return best
+
+
+def _of_other_words(typed: tuple[str, ...], known: tuple[str, ...]) -> bool:
+    """Whether other words replace the words of a known name: `sft_regularizer` is no misspelt `l2_regularizer`."""
+    own, rest = ([word for word in one if word not in other] for one, other in ((typed, known), (known, typed)))
+    both = [("".join(own), "".join(rest)), *((a, b) for a in own for b in rest)]
+    near = (one_mistake(a, b) or a.startswith(b) or b.startswith(a) for a, b in both)
+    return bool(own and rest) and _words().issuperset(own) and not any(near)
 
 
 COUNTERS = frozenset(("n", "num", "number", "count"))
@@ -251,11 +260,10 @@ def mistyped(name: str) -> str | None:
     """The known name, of xpc or of another tool, that differs from an unknown name by one typing mistake: `kl_coef` for
     `kl_ccoef`. None if there is no such name, or if several such names have different meanings.
     """
-    typed, by_length = letters(name[:80]), _by_length()
+    typed = letters(name[:80])
     if len(typed) < 4 or _words().issuperset(parts(name[:80])):
         return None  # all words are known, so the name is not misspelt: `gpu_count` does not mean `cpu_count`
-    lengths = range(len(typed) - 1, len(typed) + 2)
-    found = [by_letters()[one] for n in lengths for one in by_length.get(n, ()) if one_mistake(typed, one)]
+    found = [name for one, name in by_letters().items() if -2 < len(one) - len(typed) < 2 and one_mistake(typed, one)]
     meanings = {outcome(one): one for one in reversed(found or _with_a_known_word(name[:80]))}
     return next(iter(meanings.values())) if len(meanings) == 1 else None
 
@@ -281,8 +289,10 @@ def _with_a_known_word(name: str) -> list[str]:
 
 @cache
 def _words() -> frozenset[str]:
-    """Every word that occurs in a known name, in a synonym of a known name, or in a name without an equivalent."""
-    names = (*by_letters().values(), *families())
+    """Every word that occurs in a known name, in a synonym of a known name, in a name without an equivalent, or in a
+    usual name of a column.
+    """
+    names = (*by_letters().values(), *families(), *(one for names in usual_columns().values() for one in names))
     return frozenset(word for name in names for word in parts(name)) | mapped("same").keys()
 
 
@@ -307,14 +317,6 @@ def by_letters() -> dict[str, str]:
         out.setdefault(one.letters, "_".join(one.parts))
     for name in (*passing.names(), *passing.aliases()):
         out.setdefault(letters(name), name)
-    return out
-
-
-@cache
-def _by_length() -> dict[int, list[str]]:
-    out: dict[int, list[str]] = {}
-    for one in by_letters():
-        out.setdefault(len(one), []).append(one)
     return out
 
 

@@ -226,9 +226,12 @@ def other_beta(first: bool, spec: str) -> str | None:
 
 def weighted_rewards(unknown: UnknownName) -> str:
     """Write the weights of a separate list into the spec's `rewards`: `reward_weights = [1, 0.2]` next to `rewards =
-    [accuracy, format]` gives `rewards = [accuracy(weight=1), format(weight=0.2)]`. "" if the numbers of weights and
-    rewards differ.
+    [accuracy, format]` gives `rewards = [accuracy(weight=1), format(weight=0.2)]`. A file without a function gets a
+    place for its name. "" for any other value, also if the numbers of weights and rewards differ.
     """
+    file = re.fullmatch(r'"?([^":]+\.py)"?', unknown.typed or "")
+    if file is not None:
+        return f'rewards = ["{file[1]}:FUNCTION"]'
     names = re.search(r"\brewards\s*=\s*\[([\w, ]+)\]", unknown.label.source.text)
     weights = re.fullmatch(r"\[([\d., ]+)\]", unknown.typed or "")
     if names is None or weights is None or names[1].count(",") != weights[1].count(","):

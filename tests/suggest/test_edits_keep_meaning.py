@@ -111,7 +111,7 @@ def test_no_edit_for_a_denied_name_turns_anything_on(form):
         ("no_use_dora", "leave `no_use_dora` out"),
         ("queue = true", "`launch.partition` decides it"),
         ("use_iterations = false", "the first line has the length of the run"),
-        ("answer_column = reply", "write `data(columns=[prompt, reply])` with the names"),
+        ("answer_column = reply", "write `data(columns=[PROMPT, reply])`: the names"),
         ('batch { data = "eval.jsonl" }', 'write `train MODEL on "eval.jsonl"`'),
         ("save_every = 3 epochs", "write one word as the value"),
         ("optimizer adamw { batch_size = 8 }", "write `gbs=8` for the sequences of an optimizer step"),

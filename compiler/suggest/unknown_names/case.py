@@ -87,7 +87,7 @@ def first_answer(case: SomeCase, steps: Iterable[Callable[[SomeCase], Suggestion
 def denied(name: str) -> str:
     """What a name denies: `packing` for `no_packing` and `packing_off`. "" if the name denies nothing."""
     written = [word for word in parts(name[:80]) if word != "do"]
-    if "than" in written:
+    if not {"than", "short", "long"}.isdisjoint(written):
         return ""  # `drop_rows_longer_than` is a limit
     if len(written) > 1 and written[0] in words_of("denying"):
         return "_".join(written[1:])

@@ -25,7 +25,7 @@ from xpc.compiler.suggest.no_equivalent import (
 )
 from xpc.compiler.suggest.registry_names import either
 from xpc.compiler.suggest.sentence import output_folder
-from xpc.compiler.suggest.tables import words_of
+from xpc.compiler.suggest.tables import mapped, words_of
 from xpc.compiler.suggest.typed_form import intended_value, near_settings, typed
 from xpc.compiler.suggest.unknown_names.case import REFERENCE, Case, denied, first_answer, is_in, settings_of
 from xpc.compiler.suggest.unknown_names.guess import NEAR, TYPO, best_guess
@@ -349,17 +349,21 @@ def _negated(case: Case) -> Suggestion | None:
 
 
 def _without_loose_word(case: Case) -> Suggestion | None:
-    """Handle a known name to which a meaningless word is added: `_steps` in `val_check_interval_steps`."""
+    """Handle a known name to which a meaningless word is added: `_steps` in `val_check_interval_steps`, or a word for
+    the clause: `actor_` in `actor_kl_coef` in `method`.
+    """
     written = parts(case.name[:80])
     if case.exact or (case.guess is not None and case.guess.likeness >= TYPO):
         return None
     for at, word in enumerate(written):
         rest = "_".join(written[:at] + written[at + 1 :])
+        guess = meaning(rest, case.unknown.clause, True)
+        of_clause = mapped("components").get(word) == case.clause and (guess is None or is_in(guess.path, case.clause))
         if (
-            word in words_of("loose")
+            (word in words_of("loose") or of_clause)
             and rest not in words_of("general")
             and (len(written) > 2 or rest in schema.outer_names())
-            and (is_known(rest) or meaning(rest, case.unknown.clause, True))
+            and (is_known(rest) or guess)
         ):
             return evolve(search(evolve(case.unknown, name=rest)), message=case.message)
     return None

@@ -22,6 +22,7 @@ from xpc.compiler.suggest.registry_names import YOUR_GPU, hardware_help
 from xpc.compiler.suggest.sentence import method_of, named_by_value, output_folder, sentence
 from xpc.compiler.suggest.typed_form import clause_line, decided_value, other_beta, typed, weighted_rewards
 from xpc.compiler.suggest.unknown_names.case import Case, first_answer, is_in, settings_of
+from xpc.compiler.suggest.unknown_names.data_names import IN_ORDER, ONLINE, columns_of
 from xpc.compiler.suggest.unset_values import ALREADY, leave_out, unset_advice
 from xpc.grammar.record import evolve, record
 from xpc.grammar.tree import List, Number, Ref, String
@@ -30,8 +31,6 @@ FOUR_BITS = re.compile(r"\b(?:nf4|fp4|int4|4-?bit)\b|nf4")
 HARDWARE = re.compile(r"\bhardware[ \t=]+(?P<count>\d+)[ \t]*x[ \t]*(?P<gpu>[a-z][\w-]*)")
 NODES = re.compile(r"\bnodes[ \t=]+(\d+)")
 """Patterns for the GPUs and the machines of a spec: `hardware 8 x h100-80gb`, `nodes 2`."""
-ONLINE = ("grpo", "rloo")
-PARTS_OF_A_ROW = {"answer", "response", "output", "label", "completion", "chosen", "rejected"}
 NAMED_THERE = "the first line names the model and the data"
 
 
@@ -154,6 +153,7 @@ def _fitting_the_value(case: Guessed) -> Meaning:
         (path == "lora.bits" and FOUR_BITS.search(text), "qlora"),  # `quantize = bnb.nf4`
         (path in schema.ADAPTERS and folder, "lora.from"),  # `adapter = "out/first"`
         (path == "eval.split" and isinstance(node, Number), "data.holdout"),  # `dev_split = 0.05`
+        (path.startswith("data.") and case.row.kind.name == "name" and isinstance(node, List), "data.columns"),
         (path == "data.holdout" and a_split, "eval.split"),  # `validation_split = "test"`
         (
             path == "data.format" and not case.clause and text in template,
@@ -275,6 +275,8 @@ def _impossible_value(case: Guessed) -> Suggestion | None:
     """Handle a value that the setting cannot have: `learning_rate = fast`. It may name the model or the data."""
     if case.value is not None or case.node is None or case.row.kind is BLOCK:
         return None
+    if case.clause and not case.exact and case.row.path.partition(".")[0] != case.clause.partition(".")[0]:
+        return first_line(case) or case.says(settings_of(case.clause))  # two reasons against the guess
     return first_line(case) or wrong_value(case.row, case.unknown, case.message)
 
 
@@ -291,11 +293,9 @@ def _no_column(case: Guessed) -> Suggestion | None:
     """Handle a dataset that is written where the name of a column belongs: `prompt_data = org/name`. Also handle the
     name of one column of several: `answer_column = reply`.
     """
-    if case.row.path == "data.columns" and case.node is not None and not PARTS_OF_A_ROW.isdisjoint(parts(case.name)):
-        value = f"[prompt, {case.typed}]"
-        form = f"columns = {value}" if case.clause == "data" else typed(case.row, value)
-        if not isinstance(case.node, List):
-            return case.says(f"write `{form}` with the names of your columns, in the order of the row's parts")
+    columns = columns_of(case.unknown) if case.row.path == "data.columns" and case.node is not None else None
+    if columns is not None and "," in columns:
+        return case.says(f"write `{typed(case.row, columns)}`: {IN_ORDER}")
     return first_line(case) if "/" in case.text and case.row.kind.name == "name" else None
 
 
