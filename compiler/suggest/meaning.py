@@ -156,6 +156,8 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
 def _of_other_words(typed: tuple[str, ...], known: tuple[str, ...]) -> bool:
     """Whether other words replace the words of a known name: `sft_regularizer` is no misspelt `l2_regularizer`."""
     own, rest = ([word for word in one if word not in other] for one, other in ((typed, known), (known, typed)))
+    if not words_of("denying").isdisjoint(rest):
+        return True  # `torch_compile_on` is no misspelt `no_torch_compile`
     both = [("".join(own), "".join(rest)), *((a, b) for a in own for b in rest)]
     near = (one_mistake(a, b) or a.startswith(b) or b.startswith(a) for a, b in both)
     return bool(own and rest) and _words().issuperset(own) and not any(near)

@@ -21,6 +21,7 @@ from xpc.compiler.suggest.unknown_names.inside import inside
 from xpc.compiler.suggest.unknown_names.outside import outside
 from xpc.compiler.suggest.unknown_names.plain_words import asks, in_plain_words, is_a_phrase, without_question
 from xpc.grammar.record import evolve
+from xpc.grammar.tree import Number
 
 MAX_SUGGESTED = 50
 """At most this many unknown names in a file get suggestions. Further names are reported without suggestions, because
@@ -64,8 +65,9 @@ def unknown_name(unknown: UnknownName, count: int = 0) -> Suggestion:
         return _as(plain, unknown, count)
     rest = denied(unknown.name)
     guess = meaning(rest, unknown.clause, exact=True) if found.edit and rest else None
+    counted = isinstance(unknown.node, Number)  # a number has no opposite: `drop_prob = 0.1`
     kept = unknown.node is not None and (unknown.typed or "").lower() not in (*YES, *NO)  # `skip_modules = [lm_head]`
-    opposite = kept or guess is None or guess.path not in found.intended
+    opposite = not counted and (kept or guess is None or guess.path not in found.intended)
     if found.edit and rest and opposite and not _known(unknown):
         found = evolve(found, help=f"{found.help} for the opposite of `{unknown.name[:60]}`", edit=None)
     if found.edit and unknown.node and TRAILING.match(unknown.label.source.text, unknown.node.span.end):
@@ -114,7 +116,9 @@ def _known_name(unknown: UnknownName) -> str | None:
         return plain
     names = [one.name for one in schema.children(clause)] if clause else [*schema.CLAUSES, *schema.bare_choices()]
     own = typo_of(name, names) is not None or any(one_mistake(name, one) for one in names)
-    return None if joined or own else mistyped(name)
+    near = None if joined or own else mistyped(name)
+    # a choice of another clause takes no value: `rewarm = 10` in `schedule` is no misspelt `reward`
+    return None if clause is not None and unknown.node is not None and near in schema.bare_choices() else near
 
 
 def _in_plain_words(unknown: UnknownName) -> str | None:

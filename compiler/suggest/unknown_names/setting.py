@@ -23,6 +23,7 @@ from xpc.compiler.suggest.sentence import method_of, named_by_value, output_fold
 from xpc.compiler.suggest.typed_form import clause_line, decided_value, other_beta, typed, weighted_rewards
 from xpc.compiler.suggest.unknown_names.case import Case, first_answer, is_in, settings_of
 from xpc.compiler.suggest.unknown_names.data_names import IN_ORDER, ONLINE, columns_of
+from xpc.compiler.suggest.unknown_names.guess import TYPO
 from xpc.compiler.suggest.unset_values import ALREADY, leave_out, unset_advice
 from xpc.grammar.record import evolve, record
 from xpc.grammar.tree import List, Number, Ref, String
@@ -70,7 +71,10 @@ def _of_setting(case: Guessed) -> Suggestion:
         _in_the_clause,
         _alone,
     )
-    return first_answer(case, steps) or _with_its_value(case)
+    found = first_answer(case, steps) or _with_its_value(case)
+    # the name resembles another name, which implies a value: `torch_compile_on` resembles `torch_compile_off`
+    invented = not case.exact and case.text in YES and case.value not in (None, *YES)
+    return evolve(found, edit=None) if invented else found
 
 
 @record
@@ -275,7 +279,8 @@ def _impossible_value(case: Guessed) -> Suggestion | None:
     """Handle a value that the setting cannot have: `learning_rate = fast`. It may name the model or the data."""
     if case.value is not None or case.node is None or case.row.kind is BLOCK:
         return None
-    if case.clause and not case.exact and case.row.path.partition(".")[0] != case.clause.partition(".")[0]:
+    elsewhere = case.row.path.partition(".")[0] != case.clause.partition(".")[0]
+    if not case.exact and elsewhere and (case.clause or case.guess.likeness < TYPO):
         return first_line(case) or case.says(settings_of(case.clause))  # two reasons against the guess
     return first_line(case) or wrong_value(case.row, case.unknown, case.message)
 
