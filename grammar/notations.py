@@ -43,7 +43,8 @@ def of_another_notation(location: ParserPosition, text: str) -> Diagnostic | Non
     if other is not None:
         return other
     mark = MARK.match(text, at)
-    if mark is not None and location.before and (mark[0] != ">" or location.word == "="):
+    joins = location.before and re.fullmatch("=" if mark and mark[0] == ">" else r"\"?[A-Za-z_].*", location.word)
+    if mark is not None and joins:
         half = mark[0] == ">"  # of `=>`, only the `>` is left, because the parser has already read the `=`
         remedy = "write `=` alone" if half else f"write `{location.word} =`"
         edits = (Edit(Span(at, mark.end()), "" if half else "="),)

@@ -10,7 +10,7 @@ ENGINES = ("local", "slurm", "k8s", "sky", "ray")
 ALSO_CALLED = {
     "local": "none; here; bash; shell; localhost; this machine",
     "slurm": "sbatch; srun; submitit",
-    "k8s": "kubernetes; kubeflow; kube; pytorchjob; jobset; k8",
+    "k8s": "kubernetes; kubeflow; kube; kubectl; pytorchjob; jobset; k8",
     "sky": "skypilot; aws; gcp; azure; lambda",
     "ray": "ray train; raytrain; anyscale; kuberay",
 }

@@ -296,7 +296,7 @@ def _duration(row: Setting, item: Item, node: Value | None) -> object:
         raise _wrong_kind(row, item, node)
     if node.unit not in TIME_UNITS:
         slurm = row.path == "launch.time"  # Slurm reads a number without a unit as minutes
-        raise _wrong_unit(row, item, node, None if slurm or node.unit else f"{node.value:g}s")
+        raise _wrong_unit(row, item, node, None if slurm or node.unit else f"{node.value:.15g}s")
     _bounded(row, item, node, node.value)
     seconds = _scaled(row, item, node, TIME_UNITS[node.unit])
     _bounded(row, item, node, seconds)

@@ -42,7 +42,7 @@ OWN = {
     "extra": "write one spec for each value; with `extends` the specs share all other settings",
 }
 """Maps each setting or clause that a sweep cannot vary, such as `track.name` and `launch`, to the help of the error."""
-VALUES = ("values", "value", "choice", "choices", "list", "grid", "categorical", "one_of")
+VALUES = ("values", "value", "c", "choice", "choices", "list", "grid", "categorical", "one_of")
 """Functions by which other tools list values: `choice(1, 2)` is `[1, 2]`. Functions such as `uniform`, which draw
 random values, are not among them.
 """
@@ -239,10 +239,10 @@ class _Reader(Reporter):
             # the function draws values at random, such as `uniform(1e-6, 1e-4)`
             drawn = called is not None and called.name.text not in VALUES
             typed = f"[{', '.join(self.typed(one.span) for one in (called.args if called else (node.value,)))}]"
-            lacks = "ranges" if ".." in typed else "random values" if drawn else ""  # a range: `1e-5..1e-4`
-            help = f"write each value in a list: a sweep has no {lacks}" if lacks else f"write `{typed}`"
+            lacks = drawn or ".." in typed  # a range: `1e-5..1e-4`
+            help = "each value in a list: a sweep has neither ranges nor random values" if lacks else f"`{typed}`"
             self.problem("XP880", f"`{node.name.text}` takes a list in a sweep", node.value.span, "",
-                         help, None if lacks else typed)  # fmt: skip
+                         f"write {help}", None if lacks else typed)  # fmt: skip
             return None
         if not node.value.items:
             from xpc.compiler.suggest.legal import example  # imported here, because only a wrong sweep needs it

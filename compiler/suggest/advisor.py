@@ -75,16 +75,14 @@ class Suggestions(Advisor):
         """The legal value for a target or a GPU in several words: `trl 1.16` becomes `trl-1.16`. None if there is no
         such value.
         """
-        from xpc.compiler import registry, stacks
+        from xpc.compiler import stacks
 
-        if clause == "hardware" and (cards := _cards(parts)) is not None:
-            return cards
+        if clause == "hardware":
+            from xpc.compiler.suggest.lines.notations import machines
+
+            forms = machines(" ".join(parts))
+            return forms[0] if len(forms) == 1 else None
         joined = "-".join(parts)
-        count, x, name = joined.rpartition(" x ")
-        one = clause == "hardware" and (count.isdecimal() or not x)
-        gpu = registry.find_gpu(name.lower()) if one else None
-        if gpu is not None:
-            return f"{count}{x}{gpu.name}"
         row = BY_PATH.get(clause)
         if row is not None and row.choices and row.kind.name in ("choice", "choices"):
             from xpc.compiler.suggest.known_names import known_choice
@@ -99,16 +97,3 @@ class Suggestions(Advisor):
         from xpc.compiler.suggest.converted_values import converted
 
         return converted(SOURCE_SETTINGS["take"], name, value, typed)
-
-
-def _cards(parts: Sequence[str]) -> str | None:
-    """Rewrite a count and a GPU in several words as `4 x a100-80gb`, for example `4 NVIDIA A100 80GB GPUs`. None for
-    any other text.
-    """
-    from xpc.compiler import registry
-
-    words = [
-        one.lower() for one in parts if one.lower() not in ("x", "nvidia", "tesla", "gpu", "gpus", "card", "cards")
-    ]
-    gpu = registry.find_gpu("-".join(words[1:])) if len(words) > 1 and words[0].isdecimal() else None
-    return None if gpu is None or len(words) == len(parts) == 2 else f"{words[0]} x {gpu.name}"

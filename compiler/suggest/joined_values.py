@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 
 from xpc.compiler.language.schema import CLAUSES, TABLE, Setting, bare_choices
-from xpc.grammar.diagnostic import Diagnostic, Edit
+from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.record import evolve
 from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Span
@@ -106,6 +106,7 @@ def join_values(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     locations: list[tuple[str, Span]] = []
     for found in map(_without_unit, problems):
         joined = _counted_words(found) or _stray_number(found)
+        found = _several_words(found) if joined is None else found
         out.append(found if joined is None else joined[0])
         if joined is not None and found.primary is not None:
             locations.append((found.primary.source.name, joined[1]))
@@ -150,16 +151,35 @@ def _counted_words(found: Diagnostic) -> tuple[Diagnostic, Span] | None:
     if "per" in rest and rest[-1] == "epoch":
         help = f"write a share of the run (`{before['name']} = 5%`), a number of steps, or `epoch` for once in an epoch"
         return evolve(found, message=message, help=help, edits=()), span
-    if before["name"] == "hardware":
-        from xpc.compiler.suggest.registry_names import either, gpus_named
-
-        forms = [f"{value} x {one}" for one in gpus_named(rest[0]).names] or [f"{value} x {rest[0]}"]
-        edits = (Edit(span, forms[0]),) if len(forms) == 1 else ()
-        return evolve(found, message=message, help=f"write {either(forms)}", edits=edits), span
     if value[-1] in "kK" and before["name"] in OF_TOKENS:
         help = f"write {float(value[:-1]) * 1024:.0f}, {value[:-1]}Ki or {float(value[:-1]) * 1000:.0f}"
         return evolve(found, message=message, help=help, edits=()), span
-    return evolve(found, message=message, help=f"leave `{' '.join(rest)}` out", edits=()), span
+    counted = re.search(r"\d|\b(?:dozen|hundred|thousand|million|k)\b", " ".join(rest))
+    help = (counted and _takes(before["name"])) or f"leave `{' '.join(rest)}` out"
+    return evolve(found, message=message, help=help, edits=()), span
+
+
+def _several_words(found: Diagnostic) -> Diagnostic:
+    """Describe the legal values in a finding about a second word that is no setting, as in `keep = best 3`."""
+    if found.primary is None or not found.message.startswith("expected the end of the line after this setting"):
+        return found
+    text, at = found.primary.source.text, found.primary.span.start
+    start, end = line_bounds(text, at, at)
+    before = re.search(r"(?P<name>\w+)[ \t]*=[ \t]*[A-Za-z][\w.-]*[ \t]+$", text[start:at])
+    word = re.compile(r"[\w.-]+(?![\w.-]*[ \t]*[=({])").match(text, at, end)
+    if before is None or found.edits or word is None or word[0] in NAMES:
+        return found
+    return evolve(found, help=_takes(before["name"]) or found.help)
+
+
+def _takes(name: str) -> str:
+    """The help that describes the legal values of a setting. "" if the settings with this name take other values."""
+    from xpc.compiler.suggest.converted_values import legal as in_words
+    from xpc.compiler.suggest.legal import example
+
+    rows = [one for one in TABLE if one.name == name]
+    forms = {f"`{name}` takes {in_words(one)}, such as `{name} = {example(one)}`" for one in rows}
+    return forms.pop() if len(forms) == 1 else ""
 
 
 def call_of_python(row: Setting, item: Item, node: Value | None, typed: str) -> tuple[str] | None:

@@ -108,10 +108,9 @@ def _unset_value(row: Setting, item: Item, node: Value | None, typed: str) -> He
 
 def _share_as_a_split(row: Setting, item: Item, node: Value | None, typed: str) -> Help | None:
     """The help for `eval { split = 0.1 }`: a split has a name, so the number is suggested as a share for `holdout`."""
-    if row.path != "eval.split" or not isinstance(node, Number):
-        return None
-    share = f"{node.value * 100:g}%" if not node.unit and 0 < node.value < 1 else typed
-    return (f"write `data(holdout={share})` outside of `eval`: `split` takes a name",)
+    share = notation(BY_PATH["data.holdout"], typed) or (typed if isinstance(node, Number) else "")
+    help = f"write `data(holdout={share})` outside of `eval`: `split` takes a name"
+    return (help,) if row.path == "eval.split" and share else None
 
 
 def _plain_form(row: Setting, item: Item, node: Value | None, typed: str) -> Help | None:
@@ -152,7 +151,7 @@ def _setting_of_save(row: Setting, item: Item, node: Value | None, typed: str) -
 
 def _several_runs(row: Setting, item: Item, node: Value | None, typed: str) -> Help | None:
     """The help for several values of a setting that takes one: `lr = [1e-5, 2e-5]` becomes a sweep."""
-    if not isinstance(node, List) or len(node.items) < 2 or row.kind.name not in ONE:
+    if not isinstance(node, List) or len(node.items) < 2 or row.kind.name not in ONE or "-" in typed.replace("e-", ""):
         return None
     parts = [float(one) for one in re.findall(r"\d*\.\d+", typed)] if row.path == "data.holdout" else []
     if sum(parts) == 1:  # `holdout = [0.95, 0.05]`: shares of training and evaluation
@@ -169,14 +168,14 @@ def _choice(wrong: InvalidValue, row: Setting, item: Item, node: Ref, at: Label)
     one_of = "write one of " + ", ".join(row.choices)
     if node.name in ("auto", "default") and row.path not in AUTO:
         return corrected(help=f"{leave_out(row)}; or {one_of}")
+    # offer no edit if arguments such as `(stage=3)` follow, because they may be illegal for the suggested value
+    bare = not re.match(r"[ \t]*[({]", at.source.text[node.span.end :])
     lower = node.name.lower()
     if lower in row.choices:  # only the letters' case is wrong, as in `method SFT`
         return corrected(help=f"write `{lower}`", edits=(Edit(node.span, lower),))
     if other := _of_another_setting(row, node.name):
         # offer an edit only if the suggested value belongs to this setting
         form = re.match(rf"write `{row.name} ([^`]+)`(?!, and)", other) if row.head else None
-        # offer no edit if arguments such as `(stage=3)` follow, because they may be illegal for the suggested value
-        bare = not re.match(r"[ \t]*[({]", at.source.text[node.span.end :])
         edits = (Edit(node.span, form[1]),) if form and bare and "..." not in form[1] else ()
         if edits and "(" in edits[0].text and "=" in at.source.slice(item.label.span):  # `strategy = zero3_offload`
             edits = (Edit(item.label.span, f"{row.name} {edits[0].text}"),)
@@ -189,6 +188,7 @@ def _choice(wrong: InvalidValue, row: Setting, item: Item, node: Ref, at: Label)
     near = f"zero{stage['stage']}" if stage is not None and near in ZEROS else near
     if (row.path, near) in ALREADY:
         return corrected(help=ALREADY[row.path, near or ""])
+    near = near or (notation(row, node.name, at.source.text) if bare else None)
     if not near:
         return report(wrong.code, wrong.message, Label(at.source, at.span), help=one_of)
     label = Label(at.source, at.span, f"did you mean `{near}`?")

@@ -20,8 +20,6 @@ TIMES = re.compile(
 )
 """A pattern for a count with an `x` after it: `nodes=2x`."""
 COUNT = re.compile(r"(?P<count>\d+)[ \t]*x[ \t]*(?P<gpu>\d[\w.-]*)")
-CARDS = re.compile(r"(?<![\w.])(?P<count>\d+)[ \t]*\*[ \t]*(?P<what>[a-zA-Z][\w.-]*)")
-"""A pattern for a number of GPUs written as a product: `8 * h100-80gb`."""
 CARDS_OF_NODES = re.compile(r"(?P<nodes>\d+)[ \t]*x[ \t]*(?P<count>\d+)[ \t]+(?:x[ \t]+)?(?P<gpu>[A-Za-z][\w.-]*)")
 """A pattern for hardware that lacks the `x` before the GPU: `2x8 h100-80gb`, which is two nodes of eight GPUs."""
 NODES = re.compile(r"nodes[ \t]*=?[ \t]*(?P<nodes>\d+)[ \t]*x[ \t]*\d+")
@@ -142,12 +140,6 @@ def _product(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
         last = at + 1 + (blank and line[at + 1 : at + 2] == " ")
         help = f"write `{instead.strip()}`, as on the keyboard"
         return _put(found, start + first, start + last, instead, help)
-    for match in CARDS.finditer(line):
-        if match.start() <= at < match.end():
-            gpu = registry.find_gpu(match["what"])
-            if gpu is not None or match["what"] == "cpu" or any(map(str.isdigit, match["what"])):
-                form = f"{match['count']} x {match['what'] if gpu is None else gpu.name}"
-                return _put(found, start + match.start(), start + match.end(), form)
     # the calculation may contain the name of another setting, as in `alpha = 2*rank`
     if not found.edits and line[at : at + 1] in "*/+^" and "=" in re.split(r"[,({]", line[:at])[-1]:
         return evolve(found, help="a spec has no arithmetic: write the value itself", edits=())

@@ -14,6 +14,7 @@ from xpc.compiler import registry
 from xpc.compiler.language.codes import report
 from xpc.compiler.language.kinds import FLAG
 from xpc.compiler.suggest.likeness import letter_likeness
+from xpc.compiler.suggest.no_equivalent import loose_reason
 from xpc.grammar.diagnostic import ERROR, WARNING, Diagnostic, Edit, Label
 from xpc.grammar.nearest import letters, nearest
 from xpc.grammar.record import evolve, record
@@ -247,13 +248,10 @@ def either(names: Iterable[str]) -> str:
 def hardware_help(text: str) -> str:
     """The help for a value that `hardware` cannot have: `hardware 2 x t4` for `gpu:t4:2`."""
     cards = re.fullmatch(r"(?:gpu:)?(?:(?P<name>[A-Za-z][\w.-]*)[:=])?(?P<count>\d+)", text)
-    named = registry.find_gpu(cards["name"]) if cards is not None and cards["name"] else None
     count = "N" if cards is None or cards["count"] == "0" else cards["count"]
-    if cards is not None and cards["name"] and named is None and (several := gpus_named(cards["name"]).names):
-        return f"write {either([f'hardware {count} x {one}' for one in several])}"
-    form = f"{count} x {'GPU' if named is None else named.name}"
-    which = "" if named is not None else f", {YOUR_GPU}"
-    return f"write `hardware {form}`{which}"
+    names = gpus_named(cards["name"]).names if cards is not None and cards["name"] else ()
+    forms = [f"hardware {count} x {one}" for one in names]
+    return f"write {either(forms)}" if forms else f"write `hardware {count} x GPU`, {YOUR_GPU}"
 
 
 def unknown_gpu(node: Ref, label: Label | None) -> Diagnostic:
@@ -283,6 +281,8 @@ def unknown_model(node: Ref, label: Label) -> Diagnostic:
     """The finding for an unknown model. It names the models that may be meant."""
     name = node.name[:80]
     message = f"`{name}` is not a model of the registry"
+    if (why := loose_reason(f"closed {name}")) is not None:
+        return report("XP108", message, label, help=why)
     known = registry.find_model(guess.names[0]) if (guess := model(name)).certain else None
     return _unknown("XP108", message, node, label, guess, known.id if known else f"{_owner(name)}/{name}", "folder")
 

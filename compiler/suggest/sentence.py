@@ -16,6 +16,7 @@ from xpc.compiler.suggest.likeness import words
 from xpc.compiler.suggest.meaning import Meaning
 from xpc.compiler.suggest.tables import words_of
 from xpc.compiler.suggest.typed_form import value_of
+from xpc.grammar.tree import Ref, String
 
 MODELS = ("name", "path", "id", "base", "model", "model_name", "name_or_path", "model_id", "base_model", "checkpoint")
 """Keys of other tools for the name of the model, in a block about the model."""
@@ -57,6 +58,8 @@ def sentence(unknown: UnknownName, guess: Meaning, row: Setting | None) -> str:
         return f"for {value_of(row, unknown).removesuffix('.0')} {row.name}"
     if guess.path.startswith("data."):
         name = guess.path.rpartition(".")[2]
+        if name == "take" and isinstance(unknown.node, Ref | String):  # `subset = en`
+            return "SOURCE:" + (unknown.typed or "").strip('"')
         value = (
             unknown.typed if name == "take" and unknown.typed else _first_share(unknown) if name == "share" else "..."
         )

@@ -71,7 +71,10 @@ def test_the_edit_writes_the_complete_value(typed: str, right: str) -> None:
         ("lora(rank=8, alpha=2x)", "write the number of `alpha` itself: a spec has no arithmetic"),
         ("batch { gbs = 4 per gpu }", "write `micro=4` for the sequences of one process, or the total as `gbs`"),
         ("batch { gbs = 1M tokens }", "write the tokens divided by `seq`: `gbs` counts sequences"),
-        ("hardware 8xh100", "write `8 x h100-80gb`, `8 x h100-nvl-94gb` or `8 x h100-pcie-80gb`"),
+        (
+            "hardware 8xh100",
+            "write `hardware 8 x h100-80gb`, `hardware 8 x h100-nvl-94gb` or `hardware 8 x h100-pcie-80gb`",
+        ),
         ("hardware 8 x h100-80gb, 2 nodes", "`hardware 8 x h100-80gb` and `nodes 2` for 16"),
         ("hardware 8 gpus", "write `hardware 8 x GPU`, with the name of your GPU"),
         ("hardware 2x8 h100-80gb", "write `8 x h100-80gb` for one machine, and `nodes 2` on its own line"),

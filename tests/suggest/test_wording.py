@@ -78,7 +78,7 @@ def test_a_mistake_in_the_header_has_a_help_to_type(written, message, help):
 @pytest.mark.parametrize(
     ("body", "message", "help"),
     [
-        ("hardware 8x h100-80gb", "`8x` is not a number", "write `8 x h100-80gb`"),
+        ("hardware 8x h100-80gb", "`8x` is not a number", "write `hardware 8 x h100-80gb`"),
         ("strategy zero 2", "`zero 2` is one word", "write `zero2`"),
         ("model dtype fp16", "`dtype` takes its value after `=`", "write `dtype=fp16`"),
         ("model {\n  attn sdpa\n}", "`attn` takes its value after `=`", "write `attn=sdpa`"),

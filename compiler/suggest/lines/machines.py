@@ -30,34 +30,15 @@ NODE = r"[ \t]*(?:nodes?|machines?|hosts?)"
 GPU = r"[A-Za-z][\w.-]*"
 MACHINES = re.compile(
     r"[ \t]*hardware[ \t]*=?[ \t]*(?:"
-    rf"(?P<before>{GPU})[ \t]+x[ \t]+(?P<number>\d+)|"
     rf"(?P<nodes>\d+){NODE}(?:[ \t]*[x*,]|[ \t]+of|[ \t]+with|[ \t]+each|[ \t]+having)?[ \t]*(?P<each>\d+)[ \t]*"
     rf"(?:x[ \t]*)?(?P<gpu>{GPU})(?:[ \t]+gpus?)?(?:[ \t]+each)?|"
     rf"(?P<all>\d+)[ \t]*x?[ \t]*(?P<card>{GPU})(?:[ \t]*,|[ \t]+on|[ \t]+over|[ \t]+across)?[ \t]*(?P<over>\d+){NODE}|"
-    rf"(?:(?P<some>\d+)[ \t]*[X×][ \t]*|(?P<word>{'|'.join(COUNTED)})[ \t]+(?:x[ \t]+)?)(?P<which>{GPU})|"
     rf"(?P<first>\d+)[ \t]*x[ \t]*(?P<type>{GPU})(?:[ \t]+x[ \t]+|[ \t]*\*[ \t]*)(?P<times>\d+)|"
     r"(?P<count>\d+)[ \t]*x?[ \t]*(?:gpus?|cards?|devices?))[ \t]*(?:#.*)?$"
 )
 """Matches `hardware` lines in other notations, such as `hardware 2 nodes of 8 H100`, and lines without the name of a
 GPU, such as `hardware 8 GPUs`.
 """
-
-
-WITH_NOUN = re.compile(
-    rf"[ \t]{{0,40}}hardware[ \t]{{0,40}}=?[ \t]{{0,40}}(?P<count>\d+)[ \t]{{0,40}}(?:x[ \t]{{0,40}})?(?P<gpu>{GPU})"
-    r"[ \t]{1,40}(?:gpus?|cards?)[ \t]{0,40}(?:#.*)?",
-    re.I,
-)
-"""A pattern for a GPU with a noun after it: `hardware 8 H100 GPUs`."""
-
-
-def _with_noun(line: str) -> tuple[str, str] | None:
-    """For a line with a noun after the GPU, such as `hardware 8 H100 GPUs`, return a pair: the help, and the line to
-    write ("" if the name may mean several GPUs). None for any other line.
-    """
-    noun = WITH_NOUN.fullmatch(line)
-    forms = [] if noun is None else [f"hardware {noun['count']} x {one}" for one in gpus_named(noun["gpu"]).names]
-    return (f"write {either(forms)}", forms[0] if len(forms) == 1 else "") if forms else None
 
 
 def rewrite_machines(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
@@ -73,13 +54,12 @@ def rewrite_machines(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
             continue
         start, end = line_bounds(label.source.text, label.span.start, label.span.start)
         machines = MACHINES.fullmatch(label.source.text, start, end)
-        noun = _with_noun(label.source.text[start:end]) if machines is None else None
-        if machines is None and noun is None:
+        if machines is None:
             out.append(found)
         elif (label.source.name, start) not in lines:
             lines.add((label.source.name, start))
             message = "`hardware` takes the GPUs of one node: a count, `x` and a GPU"
-            help, form = _machines(machines) if machines is not None else noun or ("", "")
+            help, form = _machines(machines)
             twice = "\nnodes " in form and _states_nodes(label.source.text)
             edits = (Edit(Span(start, end), form),) if form and not twice else ()
             out.append(evolve(found, message=message, help=help, edits=edits))
@@ -112,16 +92,6 @@ def _machines(machines: re.Match[str]) -> tuple[str, str]:
     """Return a pair: the help for a line about several machines, and the lines to write, or "" if this is unclear. If a
     line names no GPU, or a GPU that is not in the registry, the help contains the placeholder GPU instead of a name.
     """
-    if machines["before"] is not None:
-        which = registry.find_gpu(machines["before"])
-        form = f"hardware {machines['number']} x {machines['before'] if which is None else which.name}"
-        return f"write `{form}`", form
-    if machines["which"] is not None:
-        some, which = machines["some"] or COUNTED[machines["word"]], registry.find_gpu(machines["which"])
-        if which is None:
-            return f"write `hardware {some} x GPU`, {YOUR_GPU}", ""
-        form = f"hardware {some} x {which.name}"
-        return f"write `{form}`", form
     count, nodes = machines["each"] or machines["first"], machines["nodes"] or machines["times"]
     name = machines["gpu"] or machines["card"] or machines["type"] or ""
     if machines["all"] is not None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from math import floor
 
 from xpc.compiler.language.convert import convert
 from xpc.compiler.language.expand import expand
@@ -16,6 +17,8 @@ from xpc.compiler.registry import find_gpu
 from xpc.compiler.suggest.converted_values import SHARED, methods_with
 from xpc.compiler.suggest.known_names import known_choice
 from xpc.compiler.suggest.lines.units import COUNTED, arithmetic, duration, gibibytes
+from xpc.compiler.suggest.meaning import meaning
+from xpc.compiler.suggest.registry_names import gpus_named
 from xpc.compiler.suggest.tables import notations
 from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.parse import parse
@@ -31,6 +34,26 @@ GROUPS = dict.fromkeys(NUMBERS, ("number",)) | {
 ROUNDS, LONGEST = 6, 80
 WEIGHTED = re.compile(r"(?:(?P<before>[\d.]+)\s*\*\s*)?\"?(?P<name>[a-z]\w*)\"?(?:\s*[*:=]\s*(?P<after>[\d.]+))?")
 PLAIN = re.compile(r"\d[\d_]*(?:\.\d+)?(?:e-?\d+)?")
+MEMBER = re.compile(r"[A-Z]\w*\.([A-Z][A-Z_0-9]*)")
+"""A pattern for a member of an enumeration of Python: `IntervalStrategy.EPOCH`."""
+WORDED = re.compile(r"(?P<word>[A-Za-z_]\w*)(?: ?\(| )(?P<value>\d[^()]*)\)?|(?P<first>\d\S*) (?P<after>[A-Za-z_]\w*)")
+"""A pattern for a number next to a word: `max_norm 1.0`, `L2(0.01)`."""
+OF_EPOCH = re.compile(
+    r"(?P<times>\d+|once|twice|thrice) ?(?:x|times)?[ _]?(?:an|a|per|each|every|/|in an|in each)[ _]?epoch|"
+    r"(?P<share>.+?)[ _]?(?:of )?(?:an |a |one |each )?(?:epochs?|ep)"
+)
+"""A pattern for a part of an epoch, or how often something happens in it: `0.1 epochs`, `twice an epoch`."""
+TIMES = {"once": 1, "twice": 2, "thrice": 3}
+ROLES = (
+    ("prompt", "instruction", "question", "query", "user", "messages", "conversations", "text", "tokens"),
+    ("input", "context"),
+    ("completion", "response", "answer", "output", "assistant", "chosen", "label"),
+    ("rejected",),
+)
+OWN = {"prompt", "context", "completion", "chosen", "rejected", "messages", "text", "label"}
+"""Names for the parts of a row, in the order of `columns`, and those of them that xpc uses."""
+LOSS = re.compile(r"(\w+?)(?:\s*[-_/+:@&]\s*| with | )(\w+)")
+"""A pattern for a method and its loss: `dpo-ipo`."""
 PROJECTIONS = ("q", "k", "v", "o", "gate", "up", "down")
 
 
@@ -47,7 +70,8 @@ def notation(row: Setting, typed: str, text: str = "") -> str | None:
     value = re.sub(rf"^{row.name}[ \t]*[=:][ \t]*", "", typed.strip())  # `lr = lr=1e-5`
     if len(value) > LONGEST:
         return None
-    value = by_patterns(row.kind.name, row.name, value)
+    member = MEMBER.fullmatch(value)
+    value = by_patterns(row.kind.name, row.name, value if member is None else member[1].lower())
     value = _converted(row, value, text) or value
     return value if value != typed.strip() and is_legal(row, value) else None
 
@@ -78,16 +102,26 @@ def _converted(row: Setting, value: str, text: str) -> str | None:
     if row.path == "launch.host_memory" and (size := gibibytes(value)) is not None:
         return size
     if kind == "hardware":
-        count, x, name = value.rpartition(" x ")
-        gpu = find_gpu(name)
-        return None if gpu is None else f"{COUNTED.get(count.lower(), count)}{x}{gpu.name}"
+        forms = machines(value)
+        return forms[0] if len(forms) == 1 else None
+    if row.path == "method" and (found := LOSS.fullmatch(value)) is not None:
+        return f"{found[1]}(loss={found[2]})" if found[1] in methods_with(found[2]) else None
+    if kind == "names" and value.count('"') == 2 and re.fullmatch(r'"[^"]*[/=][^"]*"', value):
+        return "[" + re.sub(r"\s*,\s*", '", "', value) + "]"
     if kind in LISTS:
         return _list(row, value)
-    if kind == "choice" and " " in value and re.fullmatch(r"[\w .-]+", value):
+    if kind == "choice" and re.fullmatch(r"[\w .-]+", value):
         return known_choice(row, value)
     if kind == "weighted":
         return _weighted(value)
     return _number(row, value, text) if kind in NUMBERS else None
+
+
+def machines(typed: str) -> list[str]:
+    """The values of `hardware` that a text may mean: `8 x h100-80gb` and others for `gpu:h100:8`."""
+    typed = re.sub(r"^[a-z]+", lambda word: COUNTED.get(word[0], word[0]), typed)
+    count, x, name = by_patterns("hardware", "hardware", typed).rpartition(" x ")
+    return [f"{count}{x}{one}" for one in gpus_named(name).names] if count.isdecimal() or not x else []
 
 
 def _number(row: Setting, value: str, text: str) -> str | None:
@@ -97,9 +131,15 @@ def _number(row: Setting, value: str, text: str) -> str | None:
         return f"{min(int(both[1]), int(both[2]))}%"
     if row.path == "nodes" and "x" in value:  # `nodes 2 x 8` also has GPUs
         return None
+    if row.kind.name in ("every", "steps_or_share") and (part := _of_epoch(row, value, text)) is not None:
+        return part
     value = re.sub(r"[a-z]+(?:-[a-z]+)?", lambda word: str(COUNTED.get(word[0], word[0])), value)
+    worded = WORDED.fullmatch(value)
+    known = None if worded is None else meaning((worded["word"] or worded["after"]).lower(), exact=True)
+    if worded is not None and known is not None and known.path == row.path and not known.value:
+        value = worded["value"] or worded["first"]
     counted = re.fullmatch(r"(\d[\d.,]*|\d.*\d)\s*([a-z-]{3,})(?: per [a-z]+)?", value)
-    nouns = {one.removesuffix("s") for one in re.findall(r"[a-z]+", f"{row.doc.lower()} {row.name}")}
+    nouns = {one.removesuffix("s") for one in re.findall(r"[a-z]+", f"{row.doc.lower().partition(';')[0]} {row.name}")}
     if counted is not None and any(noun.startswith(counted[2].removesuffix("s")) for noun in nouns - {"share"}):
         value = counted[1]
     if row.path == "lora.alpha":
@@ -127,15 +167,44 @@ def _number(row: Setting, value: str, text: str) -> str | None:
     return f"{result:.12g}".replace("e-0", "e-")
 
 
+def _of_epoch(row: Setting, value: str, text: str) -> str | None:
+    """The share of the run for a part of an epoch: `5%` for `0.1 epochs` in a run for 2 epochs. None for any other
+    value, and if the spec does not state the length in epochs.
+    """
+    part = OF_EPOCH.fullmatch(value)
+    length = re.search(r"^train [^#\n]*?\bfor (\d+(?:\.\d+)?) epochs?\b", text, re.M)
+    if part is None or (length is None and re.search(r"^train [^#\n]*\bfor\b|^extends\b", text, re.M)):
+        return None
+    times = f"1/{TIMES.get(part['times'], part['times'])}"
+    share = arithmetic(by_patterns("int", "", part["share"] or times).replace("%", "/100"))
+    run = (share or 0) / (3 if length is None else float(length[1]))
+    return (
+        "epoch" if share == 1 and row.kind.name == "every" else f"{floor(run * 1e6) / 1e4:g}%" if 0 < run < 1 else None
+    )
+
+
+def _pairs(inner: str) -> str | None:
+    """The columns of a mapping, in the order of the parts of a row: `question, answer` for `completion: answer, prompt:
+    question`, and also for `answer: completion, question: prompt`.
+    """
+    pairs = re.findall(r"\"?(\w+)\"?\s*(?:[:=]>?|->)\s*\"?(\w+)\"?", inner)
+    for roles in sorted((0, 1), key=lambda side: -len(OWN & {one[side] for one in pairs})):
+        order = {one[roles]: at for at, names in enumerate(ROLES) for one in pairs if one[roles] in names}
+        if len(order) == len({*order.values()}) == len(pairs):
+            return ", ".join(one[1 - roles] for one in sorted(pairs, key=lambda one: order[one[roles]]))
+    return None
+
+
 def _list(row: Setting, value: str) -> str | None:
     """A list with other brackets, separators and quotes: `q_proj | v_proj`, `(0.9, 0.95)`."""
     if row.path == "model.tokens" and (tokens := re.findall(r"<[^<>\s,\"']+>", value)):
         plain = re.sub(r"[\s,;\[\](){}\"']", "", value) == "".join(tokens)
         return "[" + ", ".join(f'"{one}"' for one in tokens) + "]" if plain else None
-    inner = re.sub(r"^(?:tuple|list|set)?[(\[{<]|[)\]}>]$", "", value.strip("\"'")).strip()
-    inner = inner.replace("->", ",") if row.path == "data.columns" else inner
-    if row.path == "data.columns" and re.fullmatch(r"(\"?\w+\"?\s*[:=]\s*\"?\w+\"?(,\s*|$))+", inner):
-        inner = re.sub(r"\"?\w+\"?\s*[:=]\s*", "", inner)
+    inner = re.sub(r"^(?:\w+\.)*(?:tuple|list|set|array|tensor|c)?[(\[{<]+|[)\]}>]+$", "", value.strip("\"'")).strip()
+    if row.path == "data.columns" and re.fullmatch(r"(\"?\w+\"?\s*(?:[:=]>?|->)\s*\"?\w+\"?(,\s*|$))+", inner):
+        inner = re.sub(r"[-=]>", ",", inner) if inner.count(">") == 1 else _pairs(inner) or inner
+    if row.path == "optimizer.betas" and re.search(r"1\"? ?[:=].*2\"? ?[:=]", inner):
+        inner = re.sub(r"\"?\b[a-zβ_]*[12]\"? ?[:=] ?", "", inner)  # `beta1=0.9, beta2=0.95`
     parts = [one.strip("\"'- ") for one in re.split(r"\s*[,;|&+:/]\s*|\s+and\s+|\s+", inner.strip())]
     pattern = r"\d*\.\d+%?|\d+%?" if row.kind.name == "reals" else r"[A-Za-z_][\w.]*"
     if len(parts) < 2 or not all(re.fullmatch(pattern, one) for one in parts):

@@ -5,6 +5,7 @@ wrong spec.
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Callable
 from operator import add, floordiv, lshift, mul, truediv
@@ -19,7 +20,7 @@ TIME = re.compile(
     r"(\d+(?:\.\d+)?)\s*(ms|milli\w*|w(?:eeks?)?|d(?:ays?)?|h(?:ours?|rs?)?|m(?:in(?:ute)?s?)?|s(?:ec(?:ond)?s?)?|')(?![a-z])"
 )
 CLOCK = re.compile(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)")
-SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([MGT])(?:i?B?)", re.I)
+SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([MGT])(?:iga|ega|era)?(?:i?b(?:ytes?)?)?", re.I)
 ARITHMETIC: dict[type[ast.operator], Callable[..., float]] = {
     ast.Mult: mul,
     ast.Div: truediv,
@@ -42,7 +43,7 @@ def arithmetic(text: str) -> float | None:
     text = re.sub(r"10(?=[⁻⁰¹²³⁴⁵⁶⁷⁸⁹])", "10**", text).translate(TYPOGRAPHIC)
     text = re.sub(r"(?<=\d),(?=\d{3}\b(?!,?\d))", "", re.sub(r"^(\d),(?=\d+(?:e-\d+)?$)(?!\d{3}$)", r"\1.", text))
     text = re.sub(r"(?<=\d)[ \t]*[xX][ \t]*(?=\d)", "*", text.replace("^", "**"))
-    if not re.fullmatch(r"[\d_\s.eE+*/()<-]+", text):
+    if not re.fullmatch(r"(?:sqrt(?=\()|[\d_\s.eE+*/()<-])+", text):
         return None
     try:
         value = _evaluate(ast.parse(text.strip(), mode="eval").body)
@@ -54,6 +55,13 @@ def arithmetic(text: str) -> float | None:
 def _evaluate(node: ast.expr) -> float:
     if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
         return node.value
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "sqrt"
+        and len(node.args) == 1
+    ):
+        return math.sqrt(_evaluate(node.args[0]))
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         return -_evaluate(node.operand)
     if not isinstance(node, ast.BinOp):
@@ -68,7 +76,9 @@ def duration(text: str) -> str | None:
     """A duration in one unit: `90m` for `1h30`, `PT1H30M` and `timedelta(hours=1.5)`. None for any other text."""
     if re.fullmatch(r"\d+M", text):
         return None  # `30M` may be minutes or months
-    clock = CLOCK.fullmatch(text)
+    text = re.sub(r"(?<=\d),(?=\d)", ".", text)
+    days = re.fullmatch(r"\d+-\d+(:\d\d)?", text)  # Slurm's days and hours
+    clock = CLOCK.fullmatch(text if days is None else text + (":00" if days[1] else ":00:00"))
     if clock is not None:
         text = " ".join(f"{part or 0}{unit}" for part, unit in zip(clock.groups(), "dhms", strict=True))
     lower = re.sub(r"\w*\.?timedelta\((.*)\)", r"\1", text.lower()).removeprefix("pt")

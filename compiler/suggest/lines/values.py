@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 
 from xpc.compiler.language import schema
-from xpc.compiler.suggest.lines.notations import LISTS, NUMBERS, by_patterns, is_legal, notation
+from xpc.compiler.suggest.lines.notations import LISTS, NUMBERS, by_patterns, is_legal, machines, notation
 from xpc.compiler.suggest.lines.rewriting import findings_in, replaced
 from xpc.compiler.suggest.meaning import is_known, meaning
+from xpc.compiler.suggest.registry_names import either
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label
 from xpc.grammar.parse import parse
 from xpc.grammar.record import evolve
@@ -30,11 +31,12 @@ SENTENCE = re.compile(
     r"train[ \t]+(?P<model>\S.*?)[ \t]+on[ \t]+(?P<data>\S.*?)(?=[ \t]+(?:for|with)[ \t]|[ \t]*(?:#|$))", re.M
 )
 LENGTH = re.compile(r"(?<=for)[ \t]+(?P<amount>\S(?:[^=\n]{0,20}\S)?)(?P<sign>[ \t]+)(?P<name>epochs|steps)\b")
-SEVERAL = re.compile(r"\d[\d.]*(?:e[+-]?\d+)?(?:[ \t]*,[ \t]*\d[\d.]*(?:e[+-]?\d+)?)+")
+SEVERAL = re.compile(r"\d[\d.]*(?:e[+-]?\d+)?(?:(?:[ \t]*[,;|][ \t]*|[ \t]+(?:or|and)[ \t]+)\d[\d.]*(?:e[+-]?\d+)?)+")
 PLAIN = ("int", "path", "choice", "choices", "hardware")
 """Kinds of clauses whose value follows without `=`: `nodes 2`, `save \"out\"`."""
 UNKNOWN = ("XP101", "XP102")
 LONGEST_LINE, MOST = 400, 60
+HOLDOUT = schema.BY_PATH["data.holdout"]
 
 
 def rewrite_values(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
@@ -62,6 +64,12 @@ def rewrite_values(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
                 out = replaced(out, inside, _rewritten(inside[0], name, source, span, form, called is True))
             elif several is not None and all(row.kind.name in NUMBERS for row in _rows(name)):
                 out = replaced(out, inside, _sweep(inside[0], name["name"], source, span))
+            elif name["name"] == "split" and (share := notation(HOLDOUT, source.text[span.start : span.end])):
+                help = f"write `data(holdout={share})` outside of `eval`: `split` takes a name"
+                out = replaced(out, inside, evolve(inside[0], primary=Label(source, span), help=help, edits=()))
+            elif name["name"] == "hardware" and len(forms := machines(source.text[span.start : span.end])) > 1:
+                help = f"write {either(f'hardware {one}' for one in forms)}"
+                out = replaced(out, inside, evolve(inside[0], primary=Label(source, span), help=help, edits=()))
     return out
 
 
@@ -86,7 +94,8 @@ def _rewritten(
     whole = span if not head and ("=" in name["sign"] or not called) else Span(name.start(), span.end)
     text = f"{name['name']}{sign}{form}" if name.re is VALUED else f"for {form} {name['name']}"
     edits = (Edit(whole, form if whole is span else text),)
-    return evolve(found, primary=Label(source, whole), help=f"write `{text}`", edits=edits)
+    share = ", a share of the complete run" if form[-1] == "%" and "ep" in source.text[span.start : span.end] else ""
+    return evolve(found, primary=Label(source, whole), help=f"write `{text}`{share}", edits=edits)
 
 
 def _names(text: str, start: int, end: int) -> Iterator[tuple[Span, str]]:
@@ -102,7 +111,8 @@ def _names(text: str, start: int, end: int) -> Iterator[tuple[Span, str]]:
 
 def _sweep(found: Diagnostic, name: str, source: Source, span: Span) -> Diagnostic:
     """The finding for several numbers without brackets: a list of a sweep, or a setting that takes one number."""
-    form, label = f"[{source.text[span.start : span.end]}]", Label(source, span)
+    numbers = re.split(r"[ \t]*[,;|][ \t]*|[ \t]+(?:or|and)[ \t]+", source.text[span.start : span.end])
+    form, label = f"[{', '.join(numbers)}]", Label(source, span)
     if re.search(r"\bsweep\b[^}]*$", source.text[: span.start]):
         return evolve(found, primary=label, help=f"write `{name} = {form}`", edits=(Edit(span, form),))
     help = f"several values make several runs: write `sweep {{ {name} = {form} }}` outside of its block"
@@ -197,6 +207,8 @@ def _end_of_value(text: str, at: int, end: int, words: bool) -> int:
                 at += 1
                 continue
             if stop["item"] and (word in schema.outer_names() or ("_" in word and is_known(word, loosely=False))):
+                break
+            if word in schema.outer_names() and text[stop.end() : end].lstrip()[:1] == "=":
                 break
             if word is None or word in schema.bare_choices() or word in ("with", "for") or _is_switch(word):
                 break

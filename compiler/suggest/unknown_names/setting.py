@@ -17,7 +17,7 @@ from xpc.compiler.suggest.converted_values import YES, expected, methods_with, p
 from xpc.compiler.suggest.legal import AUTO, answer, example
 from xpc.compiler.suggest.likeness import parts, words
 from xpc.compiler.suggest.meaning import Meaning, meaning
-from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, own_reason
+from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, advice, own_reason
 from xpc.compiler.suggest.registry_names import YOUR_GPU, hardware_help
 from xpc.compiler.suggest.sentence import method_of, named_by_value, output_folder, sentence
 from xpc.compiler.suggest.typed_form import clause_line, decided_value, other_beta, typed, weighted_rewards
@@ -390,6 +390,8 @@ def wrong_value(row: Setting, unknown: UnknownName, message: str) -> Suggestion:
         return Suggestion("XP101", message, help=hardware_help(text))
     if row.path == "method.rewards" and (form := weighted_rewards(unknown)):
         return Suggestion("XP101", message, help=f"write `{form}`", refusing=row.path)
+    if (known := advice(f"{unknown.name} {text}", "")) is not None:
+        return Suggestion("XP101", message, help=known)
     unset = unset_advice(row, text) or (leave_out(row) if text == "auto" and row.path not in AUTO else "")
     if unset:
         return Suggestion("XP101", message, f"did you mean `{row.name}`?", unset)
