@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 PASTED = (
     "XP014", "XP020", "XP021", "XP022", "XP023", "XP024", "XP025", "XP030", "XP032", "XP040", "XP043", "XP044", "XP101",
-    "XP102", "XP103", "XP104",
+    "XP102", "XP103", "XP104", "XP106", "XP112",
 )  # fmt: skip
 """Codes of findings that often have pasted text as their cause: options of a command line, YAML, or blocks and numbers
 of another tool.

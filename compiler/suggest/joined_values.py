@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 
 from xpc.compiler.language.schema import CLAUSES, TABLE, Setting, bare_choices
-from xpc.grammar.diagnostic import Diagnostic
+from xpc.grammar.diagnostic import Diagnostic, Edit
 from xpc.grammar.record import evolve
 from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Span
@@ -154,7 +154,7 @@ def _counted_words(found: Diagnostic) -> tuple[Diagnostic, Span] | None:
     if value[-1] in "kK" and before["name"] in OF_TOKENS:
         help = f"write {float(value[:-1]) * 1024:.0f}, {value[:-1]}Ki or {float(value[:-1]) * 1000:.0f}"
         return evolve(found, message=message, help=help, edits=()), span
-    counted = re.search(r"\d|\b(?:dozen|hundred|thousand|million|k)\b", " ".join(rest))
+    counted = re.search(r"\d|\b(?:dozen|hundred|thousand|million|k|words|char\w*|letters|bytes)\b", " ".join(rest))
     help = (counted and _takes(before["name"])) or f"leave `{' '.join(rest)}` out"
     return evolve(found, message=message, help=help, edits=()), span
 
@@ -165,7 +165,7 @@ def _several_words(found: Diagnostic) -> Diagnostic:
         return found
     text, at = found.primary.source.text, found.primary.span.start
     start, end = line_bounds(text, at, at)
-    before = re.search(r"(?P<name>\w+)[ \t]*=[ \t]*[A-Za-z][\w.-]*[ \t]+$", text[start:at])
+    before = re.search(r"(?P<name>\w+)[ \t]*=[ \t]*[A-Za-z\d][\w.-]*[ \t]+$", text[start:at])
     word = re.compile(r"[\w.-]+(?![\w.-]*[ \t]*[=({])").match(text, at, end)
     if before is None or found.edits or word is None or word[0] in NAMES:
         return found

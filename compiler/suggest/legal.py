@@ -23,7 +23,7 @@ from xpc.compiler.suggest.converted_values import (
 from xpc.compiler.suggest.converted_values import legal as in_words
 from xpc.compiler.suggest.joined_values import call_of_python
 from xpc.compiler.suggest.known_names import known_choice
-from xpc.compiler.suggest.lines.notations import notation
+from xpc.compiler.suggest.lines.notations import holdout_help, notation
 from xpc.compiler.suggest.no_equivalent import advice, no_such_choice, pair_advice
 from xpc.compiler.suggest.numbers import fraction
 from xpc.compiler.suggest.tables import examples, mapped
@@ -108,9 +108,8 @@ def _unset_value(row: Setting, item: Item, node: Value | None, typed: str) -> He
 
 def _share_as_a_split(row: Setting, item: Item, node: Value | None, typed: str) -> Help | None:
     """The help for `eval { split = 0.1 }`: a split has a name, so the number is suggested as a share for `holdout`."""
-    share = notation(BY_PATH["data.holdout"], typed) or (typed if isinstance(node, Number) else "")
-    help = f"write `data(holdout={share})` outside of `eval`: `split` takes a name"
-    return (help,) if row.path == "eval.split" and share else None
+    help = holdout_help(typed) if row.path == "eval.split" else ""
+    return (help,) if help else None
 
 
 def _plain_form(row: Setting, item: Item, node: Value | None, typed: str) -> Help | None:

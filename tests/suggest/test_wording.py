@@ -79,7 +79,7 @@ def test_a_mistake_in_the_header_has_a_help_to_type(written, message, help):
     ("body", "message", "help"),
     [
         ("hardware 8x h100-80gb", "`8x` is not a number", "write `hardware 8 x h100-80gb`"),
-        ("strategy zero 2", "`zero 2` is one word", "write `zero2`"),
+        ("strategy zero 2", "`zero 2` is one word", "write `strategy zero2`"),
         ("model dtype fp16", "`dtype` takes its value after `=`", "write `dtype=fp16`"),
         ("model {\n  attn sdpa\n}", "`attn` takes its value after `=`", "write `attn=sdpa`"),
         ("memory {\n  liger checkpointing\n}", "`checkpointing` is not", "outside of `memory.liger`"),

@@ -195,7 +195,12 @@ def _advised(found: Diagnostic, source: Source, span: Span, rewrites: Sequence[R
     each = ", each on its own line" * (len(forms) > 1)
     help = f"write {', '.join(f'`{one}`' for one in forms)}{each}" if complete else "; ".join(o.help for o in rewrites)
     _, column = source.text[: span.start].rpartition("\n")[1:]
-    edits = (Edit(span, f"\n{column}".join(forms)),) if complete else ()
+    # a remark may state a setting of a setting, as in `hub = "me/model" (private)`
+    remark = NOTE.search(source.text[span.start : span.end])
+    words = re.findall(r"\w+", remark[0]) if remark is not None else []
+    states = not {row.name for row in TABLE if row.path.count(".") > 1}.isdisjoint(words)
+    help = f"{help}, with `{' '.join(words)}` in its block" if states else help
+    edits = (Edit(span, f"\n{column}".join(forms)),) if complete and not states else ()
     return evolve(found, message=message, primary=Label(source, span), help=help[:600], edits=edits)
 
 

@@ -11,7 +11,7 @@ from math import floor
 from xpc.compiler.language.convert import convert
 from xpc.compiler.language.expand import expand
 from xpc.compiler.language.rewards import REWARDS
-from xpc.compiler.language.schema import Setting
+from xpc.compiler.language.schema import BY_PATH, Setting
 from xpc.compiler.language.values import InvalidValue
 from xpc.compiler.registry import find_gpu
 from xpc.compiler.suggest.converted_values import SHARED, methods_with
@@ -52,6 +52,7 @@ ROLES = (
 )
 OWN = {"prompt", "context", "completion", "chosen", "rejected", "messages", "text", "label"}
 """Names for the parts of a row, in the order of `columns`, and those of them that xpc uses."""
+BRACKETS = re.compile(r"(?i)^(?:\w+\.)*(?:tuple|list|set|array|tensor|c|of)?[(\[{<]+|^select |[)\]}>]+$")
 LOSS = re.compile(r"(\w+?)(?:\s*[-_/+:@&]\s*| with | )(\w+)")
 """A pattern for a method and its loss: `dpo-ipo`."""
 PROJECTIONS = ("q", "k", "v", "o", "gate", "up", "down")
@@ -110,11 +111,19 @@ def _converted(row: Setting, value: str, text: str) -> str | None:
         return "[" + re.sub(r"\s*,\s*", '", "', value) + "]"
     if kind in LISTS:
         return _list(row, value)
-    if kind == "choice" and re.fullmatch(r"[\w .-]+", value):
+    if kind in ("choice", "template") and re.fullmatch(r"[\w .-]+", value):
         return known_choice(row, value)
     if kind == "weighted":
         return _weighted(value)
     return _number(row, value, text) if kind in NUMBERS else None
+
+
+def holdout_help(typed: str) -> str:
+    """The help for a number as the name of a split: `split = 0.1` keeps a share of the rows. "" for any other text."""
+    share = notation(BY_PATH["data.holdout"], typed) or (typed if re.fullmatch(r"\d+%?", typed) else "")
+    if share.endswith("%") and float(share[:-1]) > 50:  # the share of the training rows
+        share = f"{100 - float(share[:-1]):g}%"
+    return f"write `data(holdout={share})` outside of `eval`: `split` takes a name" if share else ""
 
 
 def machines(typed: str) -> list[str]:
@@ -200,7 +209,7 @@ def _list(row: Setting, value: str) -> str | None:
     if row.path == "model.tokens" and (tokens := re.findall(r"<[^<>\s,\"']+>", value)):
         plain = re.sub(r"[\s,;\[\](){}\"']", "", value) == "".join(tokens)
         return "[" + ", ".join(f'"{one}"' for one in tokens) + "]" if plain else None
-    inner = re.sub(r"^(?:\w+\.)*(?:tuple|list|set|array|tensor|c)?[(\[{<]+|[)\]}>]+$", "", value.strip("\"'")).strip()
+    inner = BRACKETS.sub("", value.strip("\"'")).strip()
     if row.path == "data.columns" and re.fullmatch(r"(\"?\w+\"?\s*(?:[:=]>?|->)\s*\"?\w+\"?(,\s*|$))+", inner):
         inner = re.sub(r"[-=]>", ",", inner) if inner.count(">") == 1 else _pairs(inner) or inner
     if row.path == "optimizer.betas" and re.search(r"1\"? ?[:=].*2\"? ?[:=]", inner):

@@ -81,8 +81,8 @@ def duration(text: str) -> str | None:
     clock = CLOCK.fullmatch(text if days is None else text + (":00" if days[1] else ":00:00"))
     if clock is not None:
         text = " ".join(f"{part or 0}{unit}" for part, unit in zip(clock.groups(), "dhms", strict=True))
-    lower = re.sub(r"\w*\.?timedelta\((.*)\)", r"\1", text.lower()).removeprefix("pt")
-    lower = re.sub(r"\b([a-z]+)=([\d.]+)", r"\2 \1", lower)
+    lower = re.sub(r"\w*\.?timedelta\((.*)\)", r"\1", text.lower())
+    lower = re.sub(r"\b([a-z]+)=([\d.]+)", r"\2 \1", re.sub(r"^pt?(?=\d)", "", lower))
     lower = re.sub(r"\b([a-z]+) and a half\b", r"0.5 \1 \1", re.sub(r"\bhalf (?:a|an)\b", "0.5", lower))
     lower = re.sub(r"\b(?:a|an)\b", "1", re.sub(r"(?<=\dh)(\d\d?)$", r"\1m", lower))
     lower = re.sub(r"[a-z]+", lambda word: str(COUNTED.get(word[0], word[0])), lower)

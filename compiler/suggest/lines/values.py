@@ -9,7 +9,15 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 
 from xpc.compiler.language import schema
-from xpc.compiler.suggest.lines.notations import LISTS, NUMBERS, by_patterns, is_legal, machines, notation
+from xpc.compiler.suggest.lines.notations import (
+    LISTS,
+    NUMBERS,
+    by_patterns,
+    holdout_help,
+    is_legal,
+    machines,
+    notation,
+)
 from xpc.compiler.suggest.lines.rewriting import findings_in, replaced
 from xpc.compiler.suggest.meaning import is_known, meaning
 from xpc.compiler.suggest.registry_names import either
@@ -31,12 +39,14 @@ SENTENCE = re.compile(
     r"train[ \t]+(?P<model>\S.*?)[ \t]+on[ \t]+(?P<data>\S.*?)(?=[ \t]+(?:for|with)[ \t]|[ \t]*(?:#|$))", re.M
 )
 LENGTH = re.compile(r"(?<=for)[ \t]+(?P<amount>\S(?:[^=\n]{0,20}\S)?)(?P<sign>[ \t]+)(?P<name>epochs|steps)\b")
-SEVERAL = re.compile(r"\d[\d.]*(?:e[+-]?\d+)?(?:(?:[ \t]*[,;|][ \t]*|[ \t]+(?:or|and)[ \t]+)\d[\d.]*(?:e[+-]?\d+)?)+")
+ONE_OF_SEVERAL = r"\d[\d.]*(?:e[+-]?\d+)?"
+SEPARATOR = r"(?:[ \t]*[,;|][ \t]*|[ \t]+(?:or|and|-)[ \t]+|(?<![eE])-)"
+SEVERAL = re.compile(rf"{ONE_OF_SEVERAL}(?:{SEPARATOR}{ONE_OF_SEVERAL})+")
+DATE = re.compile(r"\d+-\d+-\d+")
 PLAIN = ("int", "path", "choice", "choices", "hardware")
 """Kinds of clauses whose value follows without `=`: `nodes 2`, `save \"out\"`."""
 UNKNOWN = ("XP101", "XP102")
 LONGEST_LINE, MOST = 400, 60
-HOLDOUT = schema.BY_PATH["data.holdout"]
 
 
 def rewrite_values(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
@@ -58,14 +68,14 @@ def rewrite_values(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
                 continue
             called = _is_called(name, source.text[start : name.start()], inside)
             form = None if called is None else _form(name, source, span, called)
-            several = SEVERAL.fullmatch(source.text, span.start, span.end) if "=" in name["sign"] else None
+            one = "=" in name["sign"] or name["name"] == "seed"
+            several = SEVERAL.fullmatch(source.text, span.start, span.end) if one else None
             if form is not None:
                 done.add(place)
                 out = replaced(out, inside, _rewritten(inside[0], name, source, span, form, called is True))
-            elif several is not None and all(row.kind.name in NUMBERS for row in _rows(name)):
+            elif several and not DATE.match(several[0]) and all(row.kind.name in NUMBERS for row in _rows(name)):
                 out = replaced(out, inside, _sweep(inside[0], name["name"], source, span))
-            elif name["name"] == "split" and (share := notation(HOLDOUT, source.text[span.start : span.end])):
-                help = f"write `data(holdout={share})` outside of `eval`: `split` takes a name"
+            elif name["name"] == "split" and (help := holdout_help(source.text[span.start : span.end])):
                 out = replaced(out, inside, evolve(inside[0], primary=Label(source, span), help=help, edits=()))
             elif name["name"] == "hardware" and len(forms := machines(source.text[span.start : span.end])) > 1:
                 help = f"write {either(f'hardware {one}' for one in forms)}"
@@ -111,7 +121,7 @@ def _names(text: str, start: int, end: int) -> Iterator[tuple[Span, str]]:
 
 def _sweep(found: Diagnostic, name: str, source: Source, span: Span) -> Diagnostic:
     """The finding for several numbers without brackets: a list of a sweep, or a setting that takes one number."""
-    numbers = re.split(r"[ \t]*[,;|][ \t]*|[ \t]+(?:or|and)[ \t]+", source.text[span.start : span.end])
+    numbers = re.split(SEPARATOR, source.text[span.start : span.end])
     form, label = f"[{', '.join(numbers)}]", Label(source, span)
     if re.search(r"\bsweep\b[^}]*$", source.text[: span.start]):
         return evolve(found, primary=label, help=f"write `{name} = {form}`", edits=(Edit(span, form),))
