@@ -69,8 +69,7 @@ def answer(wrong: InvalidValue) -> Diagnostic:
         at = Label(at.source, at.span, f"a number{limits or ' that is finite and below 2^63'}")
     typed = "" if node is None else item.label.source.slice(node.span).strip('"').lower()
     steps = (
-        call_of_python, _unset_value, _share_as_a_split, _plain_form, _setting_of_a_flag, _setting_of_save,
-        _several_runs,
+        call_of_python, _unset_value, _plain_form, _setting_of_a_flag, _setting_of_save, _several_runs,
     )  # fmt: skip
     for step in steps:
         found = step(row, item, node, typed)
@@ -101,15 +100,10 @@ def _unset_value(row: Setting, item: Item, node: Value | None, typed: str) -> He
     to write instead.
     """
     unset = unset_advice(row, typed) or (typed and advice(f"{row.name} {typed}", "")) or pair_advice(row.name, typed)
+    unset = unset or (holdout_help(typed) if row.path == "eval.split" else "")
     counts = row.kind.name == "flag" and isinstance(node, Number) and typed not in ("0", "1")
     counted = advice(row.name, typed) if counts else None  # `shuffle = 42`
     return (unset or counted,) if unset or counted else None
-
-
-def _share_as_a_split(row: Setting, item: Item, node: Value | None, typed: str) -> Help | None:
-    """The help for `eval { split = 0.1 }`: a split has a name, so the number is suggested as a share for `holdout`."""
-    help = holdout_help(typed) if row.path == "eval.split" else ""
-    return (help,) if help else None
 
 
 def _plain_form(row: Setting, item: Item, node: Value | None, typed: str) -> Help | None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 
-from xpc.compiler import registry
 from xpc.compiler.language.codes import report
 from xpc.compiler.language.schema import TABLE, Setting
+from xpc.compiler.suggest.lines.notations import machines
 from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, own_reason
+from xpc.compiler.suggest.registry_names import either
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.record import evolve
 from xpc.grammar.scan import line_bounds
@@ -19,12 +20,11 @@ TIMES = re.compile(
     r"(?=[ \t]*(?:[),#\n]|$|[a-z_.]+[ \t]*=))"
 )
 """A pattern for a count with an `x` after it: `nodes=2x`."""
-COUNT = re.compile(r"(?P<count>\d+)[ \t]*x[ \t]*(?P<gpu>\d[\w.-]*)")
+CARDS = re.compile(r"\d+[ \t]*x[ \t]*[\w.-]+")
+"""A pattern for a count and a GPU: `8xh100`, `2 x 4090`."""
 CARDS_OF_NODES = re.compile(r"(?P<nodes>\d+)[ \t]*x[ \t]*(?P<count>\d+)[ \t]+(?:x[ \t]+)?(?P<gpu>[A-Za-z][\w.-]*)")
 """A pattern for hardware that lacks the `x` before the GPU: `2x8 h100-80gb`, which is two nodes of eight GPUs."""
 NODES = re.compile(r"nodes[ \t]*=?[ \t]*(?P<nodes>\d+)[ \t]*x[ \t]*\d+")
-JOINED = re.compile(r"(?P<count>\d+)x(?P<gpu>[A-Za-z][\w.-]*)")
-"""A pattern for a count and a GPU that are written together: `8xh100`."""
 LOOKALIKES = {"−": "-", "–": "-", "‐": "-", "‑": "-", "×": " x "}
 """Maps typographic signs, such as a long dash, to the signs on the keyboard."""
 CLAUSE = re.compile(r"(?:^|[ \t,({])(?P<clause>[a-z_]+)[ \t]*(?:=[ \t]*)?$")
@@ -70,9 +70,10 @@ def _counted(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
         form = f"{several['count']} x {several['gpu']}"
         help = f"write `{form}` for one machine, and `nodes {several['nodes']}` on its own line"
         return evolve(found, message="a count is one number and one GPU", help=help, edits=())
-    joined = JOINED.match(line, at)
-    if joined is not None:
-        return _of_cards(found, joined, start)
+    cards = next((one for one in CARDS.finditer(line) if one.start() <= at <= one.end()), None)
+    if cards is not None and (forms := machines(cards[0])):
+        edits = (Edit(Span(start + cards.start(), start + cards.end()), forms[0]),) if len(forms) == 1 else ()
+        return evolve(found, help=f"write {either(forms)}", edits=edits)
     times = TIMES.search(line)
     if times is not None and times.start("count") <= at <= times.end():
         # in a setting that is not an integer, such as `alpha=2x`, the `x` probably means twice the rank
@@ -80,35 +81,10 @@ def _counted(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
             help = f"write the number of `{times['name']}` itself: a spec has no arithmetic"
             return evolve(found, help=help, edits=())
         return _put(found, start + times.start("count"), start + times.end(), times["count"])
-    match = COUNT.search(line)
     # the number before the `x` may have separators, as in `seed = 4_2x`
-    if match is None and "=" in line[:at] and "hardware" not in line:
+    if "=" in line[:at] and "hardware" not in line:
         return evolve(found, help="write the number alone, without an `x`", edits=())
-    if match is None:
-        return found
-    gpu = registry.find_gpu(match["gpu"])
-    if gpu is None and match["gpu"].isdecimal():
-        return found
-    if gpu is None:
-        help = f"`{match['gpu'][:40]}` is not a registered GPU: `xpc list gpus` prints the names"
-        return evolve(found, help=help, edits=())
-    form = f"{match['count']} x {gpu.name}"
-    return _put(found, start + match.start("gpu"), start + match.end("gpu"), gpu.name, f"write `{form}`")
-
-
-def _of_cards(found: Diagnostic, joined: re.Match[str], start: int) -> Diagnostic:
-    """The finding for a count and a GPU in one word, such as `8xh100`. It names the GPUs that `h100` may stand for."""
-    if registry.find_gpu(joined["gpu"]) is not None:
-        return found
-    from xpc.compiler.suggest.registry_names import either, gpu
-
-    guess, why = gpu(joined["gpu"])
-    if guess.certain:
-        form = f"{joined['count']} x {guess.names[0]}"
-        return _put(found, start + joined.start(), start + joined.end(), form)
-    count = joined["count"]
-    help = f"write {either(f'{count} x {one}' for one in guess.names)}" if guess.names else why
-    return evolve(found, help=help, edits=())
+    return found
 
 
 def _malformed(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:

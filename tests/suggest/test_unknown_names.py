@@ -60,6 +60,8 @@ were in the list from the beginning.
     50          89.0 % of 155            none    (the last of three lists, all in this file)
     51          75.2 % of 306            7       (names of methods and optimizers, each in four places)
       next      82.8 % of 198            6
+      values    77.1 % of 450            5       (values in other notations, three lists)
+      next      69.4 % of 464            5       (as before, three lists of other people's notations)
     52          73.5 % of 1676           57      (each name in a block, as a line and after `with`)
       2nd list  66.8 % of 386            14
       3rd list  74.2 % of 151            5

@@ -130,18 +130,14 @@ def hardware_of(settings: Sequence[tuple[str, str]], header: bool) -> list[tuple
             count = text
         elif key in KINDS:
             gpu = text
-    known = registry.find_gpu(gpu.lower())
-    gpu = gpu if known is None else known.name
-    form = f"hardware{'=' if header else ' '}"
-    cards = [one for one in registry.gpu_names() if one.startswith(f"{gpu.lower()}-")] if gpu else []
-    if cards and known is None:
-        forms = [f"{form}{count or 'N'} x {one}" for one in cards[:4]]
-        return [(None, f"write {either(forms)}"), *out]
-    if gpu and gpu != "cpu" and known is None:
+    head = f"hardware{'=' if header else ' '}"
+    if gpu == "cpu":
+        return [(f"{head}{count} x cpu" if count else f"{head}cpu", ""), *out]
+    cards = gpus_named(gpu).names[:4] if gpu else ("GPU",) if count else ()
+    forms = [f"{head}{count or 'N'} x {one}" for one in cards]
+    if gpu and not forms:
         return [(None, f"`{gpu[:40]}` is not a GPU of the registry: `xpc list gpus` prints the names"), *out]
-    if gpu == "cpu" or (count and gpu):
-        return [(form + (f"{count} x {gpu}" if count else gpu), ""), *out]
-    if gpu or count:
-        form += f"{count or 'N'} x {gpu or 'GPU'}"
-        return [(None, f"write `{form}`, with the {'GPU' if count else 'number'} that you have"), *out]
-    return out or [(None, YOUR_GPUS)]
+    if len(forms) == 1 and count and gpu:
+        return [(forms[0], ""), *out]
+    have = f", with the {'GPU' if count else 'number'} that you have" if len(forms) == 1 else ""
+    return [(None, f"write {either(forms)}{have}"), *out] if forms else out or [(None, YOUR_GPUS)]

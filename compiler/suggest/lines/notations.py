@@ -19,7 +19,7 @@ from xpc.compiler.suggest.known_names import known_choice
 from xpc.compiler.suggest.lines.units import COUNTED, arithmetic, duration, gibibytes
 from xpc.compiler.suggest.meaning import meaning
 from xpc.compiler.suggest.registry_names import gpus_named
-from xpc.compiler.suggest.tables import notations
+from xpc.compiler.suggest.tables import notations, usual_columns
 from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.parse import parse
 from xpc.grammar.source import Source
@@ -44,14 +44,6 @@ OF_EPOCH = re.compile(
 )
 """A pattern for a part of an epoch, or how often something happens in it: `0.1 epochs`, `twice an epoch`."""
 TIMES = {"once": 1, "twice": 2, "thrice": 3}
-ROLES = (
-    ("prompt", "instruction", "question", "query", "user", "messages", "conversations", "text", "tokens"),
-    ("input", "context"),
-    ("completion", "response", "answer", "output", "assistant", "chosen", "label"),
-    ("rejected",),
-)
-OWN = {"prompt", "context", "completion", "chosen", "rejected", "messages", "text", "label"}
-"""Names for the parts of a row, in the order of `columns`, and those of them that xpc uses."""
 BRACKETS = re.compile(r"(?i)^(?:\w+\.)*(?:tuple|list|set|array|tensor|c|of)?[(\[{<]+|^select |[)\]}>]+$")
 LOSS = re.compile(r"(\w+?)(?:\s*[-_/+:@&]\s*| with | )(\w+)")
 """A pattern for a method and its loss: `dpo-ipo`."""
@@ -164,11 +156,8 @@ def _number(row: Setting, value: str, text: str) -> str | None:
     point = re.sub(r"^(\d),(?=\d+$)(?!\d{3}$)", r"\1.", value)
     if PLAIN.fullmatch(point) and row.kind.name not in SHARED:
         return point  # `0,00001`
-    small = (
-        0 < result < 1
-        and row.kind.name in (*SHARED, "share")
-        and not (row.kind.name == "real_or_share" and result < 0.005)
-    )
+    least = 0.005 if row.kind.name == "real_or_share" else 0
+    small = row.kind.name in (*SHARED, "share") and least <= result < 1
     if (small and not share) or (share and row.kind.name == "share"):
         return f"{round(result * (1 if share else 100), 8):g}%"
     if share:
@@ -197,9 +186,10 @@ def _pairs(inner: str) -> str | None:
     question`, and also for `answer: completion, question: prompt`.
     """
     pairs = re.findall(r"\"?(\w+)\"?\s*(?:[:=]>?|->)\s*\"?(\w+)\"?", inner)
-    for roles in sorted((0, 1), key=lambda side: -len(OWN & {one[side] for one in pairs})):
-        order = {one[roles]: at for at, names in enumerate(ROLES) for one in pairs if one[roles] in names}
-        if len(order) == len({*order.values()}) == len(pairs):
+    parts = usual_columns()
+    for roles in sorted((0, 1), key=lambda side: -len(parts.keys() & {one[side] for one in pairs})):
+        order = {name: at for at, names in enumerate(parts.values()) for name in names}
+        if all(one[roles] in order for one in pairs):
             return ", ".join(one[1 - roles] for one in sorted(pairs, key=lambda one: order[one[roles]]))
     return None
 

@@ -22,13 +22,8 @@ TIME = re.compile(
 CLOCK = re.compile(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)")
 SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([MGT])(?:iga|ega|era)?(?:i?b(?:ytes?)?)?", re.I)
 ARITHMETIC: dict[type[ast.operator], Callable[..., float]] = {
-    ast.Mult: mul,
-    ast.Div: truediv,
-    ast.FloorDiv: floordiv,
-    ast.Add: add,
-    ast.LShift: lshift,
-    ast.Pow: pow,
-}
+    ast.Mult: mul, ast.Div: truediv, ast.FloorDiv: floordiv, ast.Add: add, ast.LShift: lshift, ast.Pow: pow,
+}  # fmt: skip
 TYPOGRAPHIC = str.maketrans(
     {"×": "*", "·": "*", "⁻": "-", "−": "-", "–": "-"} | {s: str(n) for n, s in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")}
 )
@@ -86,15 +81,11 @@ def duration(text: str) -> str | None:
     lower = re.sub(r"\b([a-z]+) and a half\b", r"0.5 \1 \1", re.sub(r"\bhalf (?:a|an)\b", "0.5", lower))
     lower = re.sub(r"\b(?:a|an)\b", "1", re.sub(r"(?<=\dh)(\d\d?)$", r"\1m", lower))
     lower = re.sub(r"[a-z]+", lambda word: str(COUNTED.get(word[0], word[0])), lower)
-    total = 0.0
-    for one in TIME.finditer(lower):
-        total += (
-            float(one[1])
-            * SECONDS["ms" if one[2][:2] in ("ms", "mi") and one[2][:3] != "min" else one[2][0].replace("'", "m")]
-        )
+    times = [(float(count), unit.replace("'", "m")) for count, unit in TIME.findall(lower)]
+    total = sum(count * SECONDS["ms" if unit[:2] == "ms" or unit[:3] == "mil" else unit[0]] for count, unit in times)
     if total <= 0 or total != round(total) or re.sub(r"[\s,]|and", "", TIME.sub("", lower)):
         return None
-    if len(TIME.findall(lower)) == 1 and total % 86400 == 0 and "d" in lower:
+    if len(times) == 1 and total % 86400 == 0 and "d" in lower:
         return f"{total // 86400:.0f}d"
     size, unit = next((size, unit) for size, unit in ((3600, "h"), (60, "m"), (1, "s")) if total % size == 0)
     return f"{total // size:.0f}{unit}"

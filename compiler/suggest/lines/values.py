@@ -41,8 +41,7 @@ SENTENCE = re.compile(
 LENGTH = re.compile(r"(?<=for)[ \t]+(?P<amount>\S(?:[^=\n]{0,20}\S)?)(?P<sign>[ \t]+)(?P<name>epochs|steps)\b")
 ONE_OF_SEVERAL = r"\d[\d.]*(?:e[+-]?\d+)?"
 SEPARATOR = r"(?:[ \t]*[,;|][ \t]*|[ \t]+(?:or|and|-)[ \t]+|(?<![eE])-)"
-SEVERAL = re.compile(rf"{ONE_OF_SEVERAL}(?:{SEPARATOR}{ONE_OF_SEVERAL})+")
-DATE = re.compile(r"\d+-\d+-\d+")
+SEVERAL = re.compile(rf"(?!\d+-\d+-){ONE_OF_SEVERAL}(?:{SEPARATOR}{ONE_OF_SEVERAL})+")
 PLAIN = ("int", "path", "choice", "choices", "hardware")
 """Kinds of clauses whose value follows without `=`: `nodes 2`, `save \"out\"`."""
 UNKNOWN = ("XP101", "XP102")
@@ -68,16 +67,15 @@ def rewrite_values(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
                 continue
             called = _is_called(name, source.text[start : name.start()], inside)
             form = None if called is None else _form(name, source, span, called)
-            one = "=" in name["sign"] or name["name"] == "seed"
-            several = SEVERAL.fullmatch(source.text, span.start, span.end) if one else None
+            typed, assigned = source.text[span.start : span.end], "=" in name["sign"] or name["name"] == "seed"
             if form is not None:
                 done.add(place)
                 out = replaced(out, inside, _rewritten(inside[0], name, source, span, form, called is True))
-            elif several and not DATE.match(several[0]) and all(row.kind.name in NUMBERS for row in _rows(name)):
+            elif assigned and SEVERAL.fullmatch(typed) and all(row.kind.name in NUMBERS for row in _rows(name)):
                 out = replaced(out, inside, _sweep(inside[0], name["name"], source, span))
-            elif name["name"] == "split" and (help := holdout_help(source.text[span.start : span.end])):
+            elif name["name"] == "split" and (help := holdout_help(typed)):
                 out = replaced(out, inside, evolve(inside[0], primary=Label(source, span), help=help, edits=()))
-            elif name["name"] == "hardware" and len(forms := machines(source.text[span.start : span.end])) > 1:
+            elif name["name"] == "hardware" and len(forms := machines(typed)) > 1:
                 help = f"write {either(f'hardware {one}' for one in forms)}"
                 out = replaced(out, inside, evolve(inside[0], primary=Label(source, span), help=help, edits=()))
     return out
@@ -121,8 +119,7 @@ def _names(text: str, start: int, end: int) -> Iterator[tuple[Span, str]]:
 
 def _sweep(found: Diagnostic, name: str, source: Source, span: Span) -> Diagnostic:
     """The finding for several numbers without brackets: a list of a sweep, or a setting that takes one number."""
-    numbers = re.split(SEPARATOR, source.text[span.start : span.end])
-    form, label = f"[{', '.join(numbers)}]", Label(source, span)
+    form, label = f"[{', '.join(re.split(SEPARATOR, source.text[span.start : span.end]))}]", Label(source, span)
     if re.search(r"\bsweep\b[^}]*$", source.text[: span.start]):
         return evolve(found, primary=label, help=f"write `{name} = {form}`", edits=(Edit(span, form),))
     help = f"several values make several runs: write `sweep {{ {name} = {form} }}` outside of its block"
