@@ -92,8 +92,8 @@ def _converted(row: Setting, value: str, text: str) -> str | None:
     kind = row.kind.name
     if kind == "duration":
         return duration(value)
-    if row.path == "launch.host_memory" and (size := gibibytes(value)) is not None:
-        return size
+    if row.path == "launch.host_memory":
+        return gibibytes(value) or _number(row, value, text)
     if kind == "hardware":
         forms = machines(value)
         return forms[0] if len(forms) == 1 else None
@@ -209,9 +209,7 @@ def _list(row: Setting, value: str) -> str | None:
     if len(parts) < 2 or not all(re.fullmatch(pattern, one) for one in parts):
         return None
     if row.kind.name == "reals":
-        parts = [
-            f"{float(one[:-1]) / 100:g}" if one[-1] == "%" else f"0{one}" if one[0] == "." else one for one in parts
-        ]
+        parts = [f"{float(one.rstrip('%')) / (100 if one[-1] == '%' else 1):.12g}" for one in parts]
     elif {*parts} <= {*PROJECTIONS}:
         parts = [f"{one}_proj" for one in parts]
     return f"[{', '.join(parts)}]"

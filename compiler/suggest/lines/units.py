@@ -69,8 +69,6 @@ def _evaluate(node: ast.expr) -> float:
 
 def duration(text: str) -> str | None:
     """A duration in one unit: `90m` for `1h30`, `PT1H30M` and `timedelta(hours=1.5)`. None for any other text."""
-    if re.fullmatch(r"\d+M", text):
-        return None  # `30M` may be minutes or months
     text = re.sub(r"(?<=\d),(?=\d)", ".", text)
     days = re.fullmatch(r"\d+-\d+(:\d\d)?", text)  # Slurm's days and hours
     clock = CLOCK.fullmatch(text if days is None else text + (":00" if days[1] else ":00:00"))
@@ -83,7 +81,8 @@ def duration(text: str) -> str | None:
     lower = re.sub(r"[a-z]+", lambda word: str(COUNTED.get(word[0], word[0])), lower)
     times = [(float(count), unit.replace("'", "m")) for count, unit in TIME.findall(lower)]
     total = sum(count * SECONDS["ms" if unit[:2] == "ms" or unit[:3] == "mil" else unit[0]] for count, unit in times)
-    if total <= 0 or total != round(total) or re.sub(r"[\s,]|and", "", TIME.sub("", lower)):
+    months = re.fullmatch(r"\d+M", text)  # `30M` may be minutes or months
+    if months or total <= 0 or total != round(total) or re.sub(r"[\s,]|and", "", TIME.sub("", lower)):
         return None
     if len(times) == 1 and total % 86400 == 0 and "d" in lower:
         return f"{total // 86400:.0f}d"
