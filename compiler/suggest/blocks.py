@@ -351,7 +351,7 @@ def _forms(block: Block) -> list[tuple[str | None, str]]:
     # not name the scheduler
     clause = None if clause == "launch" else clause
     switch = schema.BY_PATH.get(intended.path) if (intended := meaning(block.name, exact=True)) is not None else None
-    if clause is None and switch is not None and switch.kind is FLAG and not any(schema.children(switch.path)):
+    if clause is None and switch is not None and switch.kind is FLAG and switch.path.count(".") == 1:
         clause = switch.path.partition(".")[0]  # `dora(rank=16)` is `lora(dora, rank=16)`
         out.append((f"{clause}({switch.name})", ""))
     remaining: list[tuple[str, str]] = []
@@ -372,7 +372,7 @@ def _forms(block: Block) -> list[tuple[str | None, str]]:
             alone = both if name in words_of("general") and letters(block.name) not in GENERAL else name
             advised = rewritten(f"{alone}={typed}", block.header, block.method)
             # an unknown block does not turn on an adapter: `neftun(alpha=5)` is not `lora(alpha=5)`
-            adapter = letters(block.name) not in GENERAL and clause_of(advised.form or "") in schema.ADAPTERS
+            adapter = letters(block.name) not in GENERAL and f"{clause_of(advised.form or '')}.{name}" in schema.BY_PATH
             out.append((None if adapter else advised.form, advised.help))
         else:
             remaining.append((name, typed))

@@ -19,8 +19,8 @@ from test_unknown_names import SENTENCE, stated
 
 from xpc.compiler.language import schema
 from xpc.compiler.language.values import InvalidValue
-from xpc.compiler.suggest.converted_values import COUNTED
 from xpc.compiler.suggest.known_names import known, spellings
+from xpc.compiler.suggest.lines.units import COUNTED
 from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.source import Span
 

@@ -136,7 +136,7 @@ def test_other_shape_is_corrected(typed: str, right: str) -> None:
         ("hardware cuda:0\n", "with the name of your GPU"),
         ('hardware "8 x h100-80gb"\n', "write `hardware 8 x h100-80gb`, without quotes"),
         ("hardware = 4 a100\n", "write `hardware 4 x a100-40gb`, `hardware 4 x a100-80gb`"),
-        ("custom_reward_function.path = reward.py\n", 'write `rewards = ["reward.py:FUNCTION"]`'),
+        ("custom_reward_function.path = reward.py\n", 'write `rewards = [file("reward.py:FUNCTION")]`'),
         (
             "optimizer = bnb.optim.PagedAdamW8bit(model.parameters(), lr=1e-5)\n",
             "write `optimizer paged_adamw8bit(lr=1e-5)`",

@@ -126,7 +126,7 @@ def test_an_edit_means_what_was_written(written, right):
         ("accelerate launch train.py", "launch.sh"),
         ("axolotl preprocess config.yml", "launch.sh"),
         ("hardware {\n  gpus = 8\n  type = h100\n}", "write `hardware 8 x h100-80gb`"),
-        ("data t {\n  alpaca, dolly-15k\n}", "on a line of its own"),
+        ("data t {\n  alpaca, dolly-15k\n}", "each on its own line"),
         ("batch {\n  gbs = 128 sequences\n}", "write `gbs = 128`"),
         ("method dpo {\n  cdpo_eps = 0.1\n}", "label_smoothing"),
     ],

@@ -147,7 +147,11 @@ def _parts(match: re.Match[str]) -> list[dict[str, str]]:
         if not (REPOSITORY.fullmatch(ref) or ROWS.fullmatch(ref) or registry.find_dataset(ref)):
             return []
         out.append({"ref": part["ref"], **({"share": share} if share else {})})
-    return out if 1 < len(out) <= MOST else []
+    shares = [one["share"] for one in out if "share" in one]
+    if any("%" in one for one in shares):  # `a = 0.7, b = 30%`
+        shares = [one if "%" in one else f"{float(one) * 100:g}%" for one in shares]
+        out = [{**one, "share": share} for one, share in zip(out, shares, strict=False)]
+    return out if 1 < len(out) <= MOST and len(shares) in (0, len(out)) else []
 
 
 def _items(text: str) -> list[dict[str, str]]:

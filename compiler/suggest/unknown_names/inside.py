@@ -58,11 +58,14 @@ def inside(unknown: UnknownName) -> Suggestion:
     )
     case = Inside(unknown)
     found = first_answer(case, steps) or _of_another_clause(case)
-    if found.refusing == case.clause or {found.refusing, case.clause} <= {*schema.ADAPTERS}:
-        rest = "_".join(parts(case.name[:80])[1:])  # `lora_lr` in `lora`, which takes no number, is `lr`
-        known = len(rest) > 1 and rest not in YES and parts(case.name)[0] in (case.block, *schema.ADAPTERS)
-        short = evolve(unknown, name=rest)
-        found = evolve(inside(short), message=case.message) if known else case.says(settings_of(case.clause))
+    rest = "_".join(parts(case.name[:80])[1:])  # `lora_lr` in `lora`, which takes no number, is `lr`
+    headed = len(rest) > 1 and rest not in YES and parts(case.name)[0] in (case.block, *schema.ADAPTERS)
+    refused = found.refusing == case.clause or {found.refusing, case.clause} <= {*schema.ADAPTERS}
+    only_similar = rest in schema.outer_names() and meaning(case.name, case.clause, exact=True) is None
+    if headed and (refused or only_similar):
+        found = evolve(inside(evolve(unknown, name=rest)), message=case.message)
+    elif refused:
+        found = case.says(settings_of(case.clause))
     elsewhere = found.refusing and not is_in(found.refusing, case.clause)
     return (by_its_words(case) if elsewhere else None) or found
 
