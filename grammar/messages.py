@@ -361,7 +361,10 @@ def _comma(location: ParserPosition, text: str) -> Diagnostic:
     if not ends and not re.match(r"\s*[\w.\-]+\s*=", text[start : location.span.start]):
         return location.error(codes.UNEXPECTED, "unexpected `,`", "choices and settings are separated by spaces")
     remedy = "settings on their own lines take no commas; a block on one line does: `batch { gbs = 528, micro = 11 }`"
-    edits = (Edit(location.span, "" if ends else "\n"),)
+    before, after = text[start : location.span.start], text[location.span.end : end]
+    # in `loss = sigmoid, ipo`, the word after the comma belongs to the value
+    listed = re.search(r"=\s*[A-Za-z][\w.\-]*\s*$", before) and not re.match(r"\s*[\w.\-]+\s*[={(]", after)
+    edits = () if listed and not ends else (Edit(location.span, "" if ends else "\n"),)
     return location.error(codes.UNEXPECTED, "unexpected `,`", remedy, edits=edits)
 
 

@@ -151,6 +151,8 @@ def test_no_edit_for_a_denied_name_turns_anything_on(form):
         ("memory { checkpointing = unsloth }", "write `checkpointing` and `offload_activations`"),
         ("data {\n  alpaca {\n    num_proc = 8\n  }\n}", "write `workers = 8` below the sources"),
         ("data {\n  alpaca {\n    weight = high\n  }\n}", "write `share = 50%`"),
+        ("sweep {\n  Loss = sigmoid, ipo\n}", "settings on their own lines take no commas"),
+        ("data { only_last_turn = true }", "write `assistant_only`, with which every turn"),
         ("fsdp_cpu_offload", "write `strategy fsdp(offload=cpu)`"),
         ("strategy zero2_cpu", "write one of ddp"),
         ("strategy zero3 { wall_clock_breakdown = false }", "leave it out: every DeepSpeed configuration"),
