@@ -364,8 +364,8 @@ def _comma(location: ParserPosition, text: str) -> Diagnostic:
     before, after = text[start : location.span.start], text[location.span.end : end]
     # in `loss = sigmoid, ipo`, the word after the comma belongs to the value
     listed = re.search(r"=\s*[A-Za-z][\w.\-]*\s*$", before) and not re.match(r"\s*[\w.\-]+\s*[={(]", after)
-    edits = () if listed and not ends else (Edit(location.span, "" if ends else "\n"),)
-    return location.error(codes.UNEXPECTED, "unexpected `,`", remedy, edits=edits)
+    edit = Edit(location.span, "" if ends else "\n")
+    return location.error(codes.UNEXPECTED, "unexpected `,`", remedy, edits=() if listed and not ends else (edit,))
 
 
 def _in_one_line_block(location: ParserPosition, text: str, opened: int) -> Diagnostic:

@@ -170,22 +170,20 @@ class _DataBlock:
                     self.clauses.unknown(part.name, "data", part.value)
                     found = self.clauses.problems[-1]
                     if found.edits and found.edits[0].text.split()[0] not in schema.SOURCE_SETTINGS:
-                        form = found.edits[0].text
-                        form = form if "=" in form else f"{form} = {self.clauses.typed(part.value.span)}"
-                        help = f"write `{form}` below the sources, because it belongs to the block"
+                        right = found.edits[0].text
+                        right += "" if "=" in right else f" = {self.clauses.typed(part.value.span)}"
+                        help = f"write `{right}` below the sources, because it belongs to the block"
                         self.clauses.problems[-1] = evolve(found, help=help, edits=())
                     continue
                 location, form = part.span if name is None else name.span, near
-                edit = form
-                more = ""
+                more, example = "", False
                 if near == "take" and isinstance(part, Setting):
                     location, form = part.span, self.taken(part.value)
-                    edit = form
                     more = ": a share of the rows of this source" if form.endswith("%") else ""
                 elif near == "share" and isinstance(part, Setting):
                     location, form = part.span, self.share(part)
                     more = ": the shares of all sources add up to 100%"
-                    edit = form if (_number(part) or 0) > 0 else None  # the share in the help is only an example
+                    example = (_number(part) or 0) <= 0
                 self.clauses.problem(
                     "XP101",
                     f"`{text}` is not a setting of a source",
@@ -196,7 +194,7 @@ class _DataBlock:
                     else f"`{text}` belongs to the block: write it below the sources"
                     if of_block
                     else "a source has " + ", ".join(f"`{one}`" for one in schema.SOURCE_SETTINGS),
-                    edit=edit,
+                    edit=None if example else form,
                 )
         self.clauses.out.rows.append(Row(head, self.clauses.label(head.span), tuple(items)))
 
