@@ -223,6 +223,21 @@ def name_of_four(name: str, names: Iterable[str]) -> str | None:
     return found[0] if len(found) == 1 else None
 
 
+def _with_all_words(name: str) -> str | None:
+    """The argument for `extra` whose name contains all words of `name`: `pad_to_multiple_of` for `pad_to_multiple`.
+    None if there is no such argument, or if there are several.
+    """
+    from xpc.compiler.suggest import extra_form as passing
+
+    typed = frozenset(words(name[:80]))
+    if sum(map(weight, typed)) < 2:
+        return None
+    found = [one for one in passing.names() if typed <= frozenset(words(one))]
+    least = min((len(words(one)) for one in found), default=0)
+    nearest = [one for one in found if len(words(one)) == least]
+    return nearest[0] if len(nearest) == 1 else None
+
+
 def is_known(name: str, loosely: bool = True) -> bool:
     """Whether xpc can say something about a name: the name stands for a setting, or there is advice for it, or it is
     known to have no equivalent.
@@ -254,7 +269,7 @@ def nearest_other_name(name: str) -> tuple[str | None, float]:
         like = letter_likeness(typed, other.letters) if may_be_near(typed, alphabet, other) else 0.0
         if like > rank and not has_another_word(parts(name[:80]), other.parts, False):
             best, rank = one, like
-    return best, rank
+    return (_with_all_words(name), 0.85) if best is None else (best, rank)
 
 
 @lru_cache(maxsize=64)

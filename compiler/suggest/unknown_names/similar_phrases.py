@@ -28,10 +28,6 @@ LEAD = 1.0
 """Answers whose scores differ by less than this are equally likely. Of names whose answer has this lead, about nine in
 ten get the right setting, and eight in ten rightly have no equivalent, if each name is scored without itself.
 """
-COVERED = 0.6
-"""The least share of the important words of a name that must occur in the names without an equivalent. A setting must
-have all of them.
-"""
 INSTEAD = "instead"
 """The path of an answer that is a phrase of no_equivalent.txt with a text about what to write instead."""
 
@@ -78,9 +74,8 @@ def _likely_answers(name: str) -> list[tuple[float, Meaning]]:
     out: list[tuple[float, Meaning]] = []
     for answer in {answer: None for word in own for answer in classes[word]}:
         found = {word: classes[word][answer] for word in own}
-        covered = sum(1 for word in important if found.get(word))
-        if covered < (1.0 if answer.path else COVERED) * len(important):
-            continue
+        if not all(found.get(word) for word in important):
+            continue  # the names with this answer lack an important word
         shares = ((word, (counts[word] + 0.5) / total) for word in own)
         scores = (
             weight(word) * math.log((found[word] + 2 * share) / (sizes[answer] + 2) / share) for word, share in shares
