@@ -131,7 +131,7 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
                 other = other or (last[-1].isdecimal() and one.parts[-1:] == ((stem,) if stem else tuple(before[-1:])))
                 # nor does `test_after_every`, whose words all are words of names, mean `state_every`
                 shared = 2 * len({*own} & {*one.words}) >= len(own) or {*one.words} <= {*own} or typo > 0.9
-                other = other or (not shared and len(own) > 1 and _words().issuperset(parts(way)))
+                other = other or (not shared and len(own) > 2 and _words().issuperset(parts(way)))
                 other = other or _of_other_words(parts(way), one.parts)
                 typo = 0.0 if other else typo
                 like = max(like, typo, 0.8 * (one.own and begun == {one.path}))
