@@ -28,6 +28,7 @@ from xpc.compiler.suggest.sentence import output_folder
 from xpc.compiler.suggest.tables import mapped, words_of
 from xpc.compiler.suggest.typed_form import intended_value, near_settings, typed
 from xpc.compiler.suggest.unknown_names.case import REFERENCE, Case, denied, first_answer, is_in, settings_of
+from xpc.compiler.suggest.unknown_names.data_names import IN_ORDER, columns_of
 from xpc.compiler.suggest.unknown_names.guess import NEAR, TYPO, best_guess
 from xpc.compiler.suggest.unknown_names.setting import first_line, of_guess
 from xpc.compiler.suggest.unknown_names.similar_phrases import by_its_words
@@ -296,13 +297,15 @@ def _guessed_setting(case: Case) -> Suggestion | None:
 
 
 def _clause_of_the_value(case: Case) -> Suggestion | None:
-    """Handle a value that only one clause has, outside of all clauses: `platform = slurm` is `launch slurm`."""
-    misspelt = case.guess is not None and case.guess.likeness >= TYPO  # `mtehod reward`
-    text = "" if case.clause or case.exact or misspelt or not isinstance(case.node, Ref) else case.typed.lower()
+    """Handle a value that only one setting has, outside of all clauses: `platform = slurm` is `launch slurm`."""
+    guessed = schema.BY_PATH.get(case.guess.path) if case.guess is not None and case.guess.likeness >= TYPO else None
+    misspelt = guessed is not None and (guessed.choices or intended_value(guessed, case.unknown) is not None)
+    text = "" if case.clause or misspelt or not isinstance(case.node, Ref) else case.typed.lower()
     rows = [(row, one) for row in schema.TABLE if row.choices and text and (one := known_choice(row, text))]
-    if len(rows) != 1 or not rows[0][0].head or len(text) < 3:
+    if len(rows) != 1 or len(text) < 3 or not (rows[0][0].head or rows[0][0].bare):
         return None
-    return case.says(f"write `{rows[0][0].name} {rows[0][1]}`")
+    row, choice = rows[0]
+    return case.says(f"write `{row.name} {choice}`" if row.head else f"write `{typed(row, choice)}`")
 
 
 def _choice_with_noun(case: Case) -> Suggestion | None:
@@ -371,4 +374,7 @@ def _without_loose_word(case: Case) -> Suggestion | None:
 
 def _nothing_near(case: Case) -> Suggestion:
     """Suggest what the words of the name suggest, or list all settings of the clause."""
+    columns = None if case.clause else columns_of(case.unknown)
+    if columns is not None:  # `winner_column = good`
+        return case.says(f"write `data(columns={columns})`: {IN_ORDER}")
     return by_its_words(case) or case.says(settings_of(case.clause))

@@ -72,8 +72,8 @@ def _of_setting(case: Guessed) -> Suggestion:
         _alone,
     )
     found = first_answer(case, steps) or _with_its_value(case)
-    # the name resembles another name, which implies a value: `torch_compile_on` resembles `torch_compile_off`
-    invented = not case.exact and case.text in YES and case.value not in (None, *YES)
+    # a similar name does not mean the value that the setting has if it stands alone: `apply_to_mlp` is not `all-linear`
+    invented = not case.exact and case.text in YES and bool(case.row.alone) and case.value == case.row.alone
     return evolve(found, edit=None) if invented else found
 
 
