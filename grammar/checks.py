@@ -105,7 +105,8 @@ class _Checker:
         """
         amount, unit = (*train.options[at + 1 : at + 3], None, None)[:2]
         word = train.options[at]
-        if not isinstance(amount, Number) or not isinstance(unit, Ref) or not unit.is_name:
+        recovered = not self.file.source.slice(train.span).startswith("train")  # the model or the data is missing
+        if recovered or not isinstance(amount, Number) or not isinstance(unit, Ref) or not unit.is_name:
             self._error(
                 codes.MISPLACED_BUDGET, word.span, "the length goes before `with`", "train M on D for 3 epochs with ..."
             )

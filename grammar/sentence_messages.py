@@ -48,7 +48,7 @@ FORMS = (
 """Pairs of a pattern and a help. The pattern matches a wrong text after the dataset in the first line, such as
 `epochs=3`.
 """
-ACTION = re.compile(r"and\s+(?:sav|log|track|report)")
+ACTION = re.compile(r"(?:,\s*|and\s+)(?:sav|log|track|report|eval|comput|once|twice|us|push|stop|hold|keep|test|valid)")
 COUNT = re.compile(r"\b(for\s+(\d[\d_]*)([A-Za-z]*))\s*(?:with\s+|#.*)?$")
 """Matches a length without its unit, as in `for 3`, at the end of the text before an error in the first line. `with` or
 a comment may follow the length.

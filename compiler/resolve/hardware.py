@@ -43,9 +43,10 @@ def find_hardware(loaded: MergedSpec, values: dict[Path, Value], model: Model, p
         many = name.text if isinstance(name, Number) and isinstance(name.value, int) and name.value > 0 else "N"
         help = f"write `hardware {many} x GPU`, with the name of your GPU (`xpc list gpus` prints the names), or `cpu`"
         if isinstance(name, Ref) and (name.config or "").isdecimal():  # the number follows the GPU: `h100-80gb:8`
-            known = registry.find_gpu(name.name)
-            if known is not None or name.name != "cuda":
-                help = f"write `hardware {name.config} x {known.name if known is not None else name.name}`"
+            # imported only here, because only a wrong spec needs it
+            from xpc.compiler.suggest.registry_names import hardware_help
+
+            help = hardware_help(f"{name.name}:{name.config}")
         elif isinstance(name, String) and re.fullmatch(r"\d+ ?x ?[\w.-]+|cpu", name.value):
             help = f"write `hardware {name.value}`, without quotes"
         problems.report("XP104", "`hardware` takes a count and a GPU, or cpu", label, help=help)

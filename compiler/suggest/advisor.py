@@ -67,7 +67,7 @@ class Suggestions(Advisor):
         """Advise on the length of a run with an unknown unit, such as `for 500 iters`. Returns a pair: the help, and
         the unit to write instead (None if it is unclear).
         """
-        from xpc.compiler.suggest.first_line import length_help
+        from xpc.compiler.suggest.sentence import length_help
 
         return length_help(amount, word)
 

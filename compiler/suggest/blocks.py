@@ -15,7 +15,6 @@ from xpc.compiler.language.codes import CODES as SLUGS
 from xpc.compiler.language.expand import expand
 from xpc.compiler.language.kinds import FLAG
 from xpc.compiler.suggest.extra_form import extra_argument
-from xpc.compiler.suggest.first_line import rewrite_first_line
 from xpc.compiler.suggest.flag_values import AROUND, NAMED
 from xpc.compiler.suggest.joined_values import join_values
 from xpc.compiler.suggest.known_names import known_choice
@@ -88,7 +87,7 @@ def rewrite_foreign_forms(problems: Sequence[Diagnostic]) -> tuple[list[Diagnost
     kept += [one for one in values if one not in others]
     others = [one for one in values if one in others]
     found = [
-        one if one.message == SHELL else rewrite_first_line(rewrite_number(one))
+        one if one.message == SHELL else rewrite_number(one)
         for one in rewrite_options(rewrite_lists(rewrite_sources(rewrite_sentences(others))))
     ]
     found = of_one_sentence(rewrite_marked(move_out(rewrite_header(found))))

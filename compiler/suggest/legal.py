@@ -26,7 +26,7 @@ from xpc.compiler.suggest.known_names import known_choice
 from xpc.compiler.suggest.lines.notations import holdout_help, notation
 from xpc.compiler.suggest.no_equivalent import advice, no_such_choice, pair_advice
 from xpc.compiler.suggest.numbers import fraction
-from xpc.compiler.suggest.tables import examples, mapped
+from xpc.compiler.suggest.tables import examples, mapped, words_of
 from xpc.compiler.suggest.unset_values import ALREADY, SWITCHED_OFF, leave_out, null_value, unset_advice
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.record import evolve
@@ -223,6 +223,8 @@ def intended(row: Setting, item: Item, node: Value | None) -> str | None:
     if node is None:
         return None
     typed, kind = item.label.source.slice(node.span), row.kind.name
+    if kind == "path" and typed in (*words_of("empty"), *words_of("between")):
+        return None  # `save the best model` names no folder
     if isinstance(node, Number):
         return _from_number(row, typed)
     python = isinstance(node, Call) and node.name.text in TYPES

@@ -133,6 +133,7 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
                 shared = 2 * len({*own} & {*one.words}) >= len(own) or {*one.words} <= {*own} or typo > 0.9
                 other = other or (not shared and len(own) > 2 and _words().issuperset(parts(way)))
                 other = other or _of_other_words(parts(way), one.parts)
+                other = other or typed in words_of("empty") or not words_of("denying").isdisjoint({*one.words} - {*own})
                 typo = 0.0 if other else typo
                 like = max(like, typo, 0.8 * (one.own and begun == {one.path}))
             if like < (SAME if exact else ENOUGH):

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 from xpc.compiler import registry
 from xpc.compiler.language import schema
-from xpc.compiler.suggest.first_line import without_punctuation
 from xpc.compiler.suggest.flag_values import NAMED
 from xpc.compiler.suggest.lines.leaving import LEAVE
 from xpc.compiler.suggest.lines.machines import hardware_of
@@ -114,9 +113,11 @@ def _in_several_words(found: Diagnostic, guess: bool) -> Diagnostic | None:
     name = "_".join(match["name"].split())
     clause = before[len(top) :].split(" ")[0] or None
     known = is_known(name) or meaning(name, clause, exact=True) is not None
-    first = schema.BY_PATH.get(f"{clause or ''}.{match['name'].split()[0]}".lstrip("."))
-    if not known and (not guess or (first is not None and first.kind.name == "flag")):
-        return None  # `packing maen = global_tokens` is two settings
+    first, _, others = name.partition("_")
+    row = schema.BY_PATH.get(f"{clause or ''}.{match['name'].split()[0]}".lstrip("."))
+    two = (is_known(first) and is_known(others)) or (row is not None and row.kind.name == "flag")
+    if not known and (not guess or two):
+        return None  # `rslora rank = 32` and `packing maen = global_tokens` are two settings
     advised = rewritten_in(before, f"{name}={as_value(match['one'])}")
     if not known and advised.form is None and not advised.help.startswith("write "):
         return None
@@ -148,10 +149,6 @@ def _rewritten(found: Diagnostic) -> Diagnostic:
         advised = [option_rewritten(one, body(method_of(text))) for one in options[:9]]
         helps = dict.fromkeys([command_help(command), *(one.help for one in advised if one.help.startswith("write "))])
         return evolve(found, message=SHELL, help="; ".join(helps)[:600], edits=())
-    line = without_punctuation(text[start:end]) if text[at : at + 1] in (",", ":") else None
-    if line is not None:
-        message = f"unexpected `{text[at]}`: choices and settings are separated by spaces, and values follow `=`"
-        return evolve(found, message=message, help=f"write `{line}`"[:600], edits=(Edit(Span(start, end), line),))
     block = block_at(text, at, nested=True)
     if block is not None:
         whole = of_members(block.head, block.inside, body(method_of(text)) + heads(text, at))

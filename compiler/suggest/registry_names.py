@@ -347,10 +347,9 @@ def _swapped(name: str, line: str, local: str) -> str | None:
     known = registry.find_dataset(name) if local == "folder" else registry.find_model(name)
     if known is None:
         return None
-    # imported here, because it is needed only for a line whose model and data are swapped
-    from xpc.compiler.suggest.first_line import sentence_of
-
-    return sentence_of(line.partition("#")[0].rstrip())
+    ref = r"(\"[^\"]*\"|\S+)"
+    form = re.sub(rf"^[ \t]*train[ \t]+{ref}[ \t]+on[ \t]+{ref}", r"train \2 on \1", line.partition("#")[0].rstrip())
+    return None if form == line else form
 
 
 def _data_setting(node: Ref, label: Label) -> Diagnostic | None:

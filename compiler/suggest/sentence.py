@@ -16,6 +16,7 @@ from xpc.compiler.suggest.likeness import words
 from xpc.compiler.suggest.meaning import Meaning
 from xpc.compiler.suggest.tables import words_of
 from xpc.compiler.suggest.typed_form import value_of
+from xpc.grammar.nearest import letters
 from xpc.grammar.tree import Ref, String
 
 MODELS = ("name", "path", "id", "base", "model", "model_name", "name_or_path", "model_id", "base_model", "checkpoint")
@@ -28,6 +29,28 @@ OUTPUT_ROOTS = frozenset(("out", "output", "outputs", "runs", "results", "checkp
 
 METHOD_KEYS = ("method", "stage", "rlhf_type", "rl", "trainer")
 """Keys of other tools for the training method. A line may begin with one of them."""
+
+
+TIMES = ("s", "sec", "second", "m", "min", "minute", "h", "hr", "hour", "d", "day", "week")
+ROWS = ("sample", "example", "row", "prompt", "sequence")
+
+
+def length_help(amount: str, word: str) -> tuple[str, str | None]:
+    """Return a pair for a length with an unknown unit: the help, and the unit to write instead (None if it is
+    unclear).
+    """
+    unit = unit_of(word)
+    if unit is not None:
+        unit = unit.removesuffix("s") if amount == "1" else unit
+        return f"write `for {amount} {unit}`", unit
+    one = letters(word).removesuffix("s")
+    if one in TIMES:
+        return "write `for 3 epochs` or `for 1000 steps`; `launch slurm(time=12h)` ends a job after a time", None
+    if one.endswith("token"):
+        return "write `for 1000 steps`: a step has at most gbs x seq tokens", None
+    if one in ROWS:
+        return "write `for 1000 steps`: a step has gbs rows", None
+    return "write `for 3 epochs` or `for 1000 steps`", None
 
 
 @lru_cache(maxsize=4)

@@ -72,11 +72,8 @@ def test_parentheses_that_no_block_can_replace_have_one_error(line):
         ("train qwen2.5-3b on capybara for 500", "write `for 500 epochs` or `for 500 steps`"),
         ("train qwen2.5-3b on capybara for 500  # or more", "write `for 500 epochs` or `for 500 steps`"),
         ("train qwen2.5-3b on capybara for 500 with lora", "write `for 500 epochs` or `for 500 steps`"),
-        (
-            "train qwen2.5-3b on capybara for 2epochs with lora",
-            "write `train qwen2.5-3b on capybara for 2 epochs with lora`",
-        ),
-        ("train qwen2.5-3b on capybara for 2epochs", "write `train qwen2.5-3b on capybara for 2 epochs`"),
+        ("train qwen2.5-3b on capybara for 2epochs with lora", "write `for 2 epochs`"),
+        ("train qwen2.5-3b on capybara for 2epochs", "write `for 2 epochs`"),
     ],
 )
 def test_an_incomplete_sentence_keeps_its_numbers_and_does_not_hide_other_errors(sentence, help):

@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 from compile_support import checked, edited
 
+LINE = "train qwen2.5-3b on alpaca"
 REORDERED = [
     ("train qwen2.5-3b for 5 epochs on alpaca", "train qwen2.5-3b on alpaca for 5 epochs"),
     ("train on alpaca with qwen2.5-3b for 3 epochs", "train qwen2.5-3b on alpaca for 3 epochs"),
@@ -35,10 +36,40 @@ REORDERED = [
     ("train qwen2.5-3b on me/chats with split=test lora", "train qwen2.5-3b on me/chats[test] with lora"),
     ("train qwen2.5-3b on ./rows.jsonl for 3 epochs", 'train qwen2.5-3b on "./rows.jsonl" for 3 epochs'),
     ("train qwen2.5-3b on alpaca[:10%] for 1 epochs", "train qwen2.5-3b on alpaca[train:10%] for 1 epochs"),
-    ("train qwen2.5-3b on alpaca with h200:4", "train qwen2.5-3b on alpaca\nhardware 4 x h200"),
-    ("train qwen2.5-3b on alpaca with four h200", "train qwen2.5-3b on alpaca\nhardware 4 x h200"),
+    ("train qwen2.5-3b on alpaca with h200:4", "train qwen2.5-3b on alpaca with 4 x h200"),
+    ("train qwen2.5-3b on alpaca with four h200", "train qwen2.5-3b on alpaca with 4 x h200"),
     ("grpo qwen2.5-3b on gsm8k for 2 epochs", "train qwen2.5-3b on gsm8k for 2 epochs with grpo"),
-    ("dpo qwen2.5-3b on dpo-mix-7k with lora", "train qwen2.5-3b on dpo-mix-7k with lora dpo"),
+    ("train qwen2.5 3b instruct on alpaca", "train qwen2.5-3b-instruct on alpaca"),
+    ("train gemma2 9b on alpaca 2 epochs on 1 rtx4090", "train gemma-2-9b on alpaca for 2 epochs with 1 x rtx-4090"),
+    ("train llama 3.1 8b on alpaca, lr 2e-4", "train llama-3.1-8b on alpaca with lr=2e-4"),
+    ("fine tune qwen2.5-3b on my own alpaca", "train qwen2.5-3b on alpaca"),
+    ("on alpaca train qwen2.5-3b for 3 epochs", "train qwen2.5-3b on alpaca for 3 epochs"),
+    ("train full qwen2.5-3b on alpaca", "train qwen2.5-3b on alpaca"),
+    ("train qwen2.5-3b on alpaca full-parameter finetuning", "train qwen2.5-3b on alpaca"),
+    ("train qwen2.5-3b 4bit on alpaca 1 epoch", "train qwen2.5-3b on alpaca for 1 epoch with qlora"),
+    ("train orpo qwen2.5-3b on dpo-mix-7k", "train qwen2.5-3b on dpo-mix-7k with orpo"),
+    ("train qwen2.5-3b with dpo on me/rows beta=0.2", "train qwen2.5-3b on me/rows with dpo beta=0.2"),
+    ("dpo qwen2.5-3b on me/rows with beta 0.2", "train qwen2.5-3b on me/rows with dpo beta=0.2"),
+    ("train qwen2.5-3b on alpaca logging every step", "train qwen2.5-3b on alpaca with track(every=1)"),
+    ("train qwen2.5-3b on alpaca with h200 x 2", "train qwen2.5-3b on alpaca with 2 x h200"),
+    ("train qwen2.5-3b on alpaca with 2x4090", "train qwen2.5-3b on alpaca with 2 x rtx-4090"),
+    ("train qwen2.5-3b on alpaca+dolly-15k", "train qwen2.5-3b on rows\n\ndata rows {\n  alpaca\n  dolly-15k\n}"),
+    (
+        'train qwen2.5-3b on [alpaca, "rows.jsonl"] with lora',
+        'train qwen2.5-3b on rows with lora\n\ndata rows {\n  alpaca\n  "rows.jsonl"\n}',
+    ),
+    (
+        "train qwen2.5-3b on alpaca 70% and capybara 30%",
+        "train qwen2.5-3b on rows\n\ndata rows {\n  alpaca { share = 70% }\n  capybara { share = 30% }\n}",
+    ),
+    ("train qwen2.5-3b with lora on alpaca for 2 epochs", "train qwen2.5-3b on alpaca for 2 epochs with lora"),
+    ("train qwen2.5-3b on alpaca, seed = 42, bf16 = true", "train qwen2.5-3b on alpaca with seed=42 bf16"),
+    ("train qwen2.5-3b on the alpaca dataset", "train qwen2.5-3b on alpaca"),
+    ("train qwen2.5-3b, on alpaca", "train qwen2.5-3b on alpaca"),
+    ("train --model qwen2.5-3b --dataset alpaca --lr 1e-4", "train qwen2.5-3b on alpaca with lr=1e-4"),
+    ("dpo qwen2.5-3b on dpo-mix-7k with lora", "train qwen2.5-3b on dpo-mix-7k with dpo lora"),
+    ('finetune qwen2.5-3b using "rows.jsonl"', 'train qwen2.5-3b on "rows.jsonl"'),
+    ("train qwen2.5-3b on alpaca split train", "train qwen2.5-3b on alpaca[train]"),
 ]
 
 
@@ -49,17 +80,32 @@ def test_a_line_in_another_order_gets_the_line_in_the_right_one(typed: str, righ
 
 
 @pytest.mark.parametrize(
+    ("typed", "right"),
+    [
+        ("use a 4090", "hardware 1 x rtx-4090"),
+        ("hardware: 2 x RTX 4090", "hardware 2 x rtx-4090"),
+        ("8 gpus h200", "hardware 8 x h200"),
+        ("hardware rtx 4090", "hardware rtx-4090"),
+        ("rslora rank=32", "lora(rslora) rank=32"),
+        ("expert parallel 8", ""),
+        ("cuda", ""),
+        ("env OMP_NUM_THREADS=8", ""),
+    ],
+)
+def test_a_line_below_the_first_gets_no_edit_that_drops_or_invents_a_value(typed: str, right: str) -> None:
+    found = next(one for one in checked(f"{LINE}\n{typed}\n").problems if one.severity == "error")
+    assert edited(f"{LINE}\n{typed}\n", found) == f"{LINE}\n{right or typed}\n"
+
+
+@pytest.mark.parametrize(
     ("typed", "help"),
     [
         ("train qwen2.5-3b with bf16", "write `train qwen2.5-3b on DATA`"),
         ("train qwen2.5:0.5b on alpaca", "write `qwen2.5-0.5b`, or `qwen2.5-0.5b@REVISION`"),
         ("train qwen2.5-3b on alpaca for 1B tokens", "write `for 1000 steps`: a step has at most gbs x seq tokens"),
         ("train qwen2.5-3b on alpaca for 10 hours", "`launch slurm(time=12h)` ends a job after a time"),
-        (
-            "train qwen2.5-3b on alpaca+dolly-15k",
-            "write `on rows`, and add a block `data rows { ... }` below that names `alpaca`",
-        ),
-        ('finetune qwen2.5-3b using "rows.jsonl"', 'write `train qwen2.5-3b on "rows.jsonl"`'),
+        ("sft then dpo qwen2.5-3b on alpaca", "write settings such as `lr = 1e-5`"),
+        ("train qwen2.5-3b on alpaca with reinforce++", "text that is not a name needs double quotes"),
         ("train me/one me/two on alpaca", "write `train me/one on DATA`"),
     ],
 )

@@ -40,7 +40,12 @@ def test_a_line_of_words_becomes_settings(typed, right):
         ("train M on alpaca with cosine decay to 10%", "train M on alpaca with cosine min_lr=10%"),
         ("train M on alpaca with no liger", "train M on alpaca with liger=false"),
         ("train M on alpaca twice", "train M on alpaca for 2 epochs"),
-        ("train M on alpaca with qlora on one rtx 4090", "train M on alpaca with qlora\nhardware 1 x rtx-4090"),
+        ("train M on alpaca saving a checkpoint after every epoch", "train M on alpaca with save(every=epoch)"),
+        ('train M on alpaca and save the result in "out/a"', 'train M on alpaca with save="out/a"'),
+        ("train M on alpaca with chatml template", "train M on alpaca with chat_template=chatml"),
+        ("train M on alpaca for roughly 500 steps", "train M on alpaca for 500 steps"),
+        ("train M on alpaca with 8-bit quantisation", "train M on alpaca with lora(bits=8)"),
+        ("train M on alpaca with qlora on one rtx 4090", "train M on alpaca with qlora 1 x rtx-4090"),
     ],
 )
 def test_a_sentence_in_words_is_rewritten(typed, right):
@@ -53,6 +58,21 @@ def test_a_line_that_is_not_understood_gets_no_edit(typed):
     (found,) = [one for one in checked(f"{LINE}{typed}\n").problems if one.code[:3] in ("XP0", "XP1")][:1]
     assert not found.edits
     assert "name = value" in found.message
+
+
+@pytest.mark.parametrize(
+    ("typed", "help"),
+    [
+        ("version 1", "write `xpc 1`"),
+        ("save the best model only", 'such as `save "out/run"`'),
+        ("the optimizer is AdamW with beta1 0.9 and beta2 0.95", "write settings such as"),
+        ("continue from the last checkpoint", "leave `resume` out"),
+    ],
+)
+def test_a_line_whose_words_would_become_another_setting_gets_no_edit(typed, help):
+    found = [one for one in checked(f"{LINE}{typed}\n").problems if one.severity == "error"]
+    assert help in " ".join(one.help or "" for one in found)
+    assert not any(one.edits for one in found)
 
 
 @pytest.mark.parametrize(

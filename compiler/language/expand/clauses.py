@@ -311,8 +311,8 @@ class Clauses(Collector):
         ):  # in `save "out" push_to_hub`, the second word is a setting, and not a second value of `save`
             rest = [one for one in heads[1:] if isinstance(one, Ref)] + rest
             heads = [heads[0], *(one for one in heads[1:] if not isinstance(one, Ref))]
-        if row.path == "hardware" and list(map(type, heads)) == [Ref, Number]:
-            heads.reverse()  # the number follows the GPU, as in `h100-80gb 8`
+        if row.path == "hardware" and list(map(type, heads)) == [Ref, Number] and len(self.typed(heads[1].span)) < 4:
+            heads.reverse()  # the number follows the GPU, as in `h100-80gb 8`, and is no part of its name: `rtx 4090`
         # if there are several counts, take one with an `x`, as in `4 nodes x 8 x h100-80gb`
         first = next((one for one in heads if isinstance(one, Count)), heads[0])
         counted = self.count_without_x(heads, first, written) if row.path == "hardware" else None

@@ -9,6 +9,7 @@ from xpc.compiler.language import schema
 from xpc.compiler.language.expand.missing_equals import SPLITS
 from xpc.compiler.suggest.converted_values import REPOSITORY
 from xpc.compiler.suggest.lines.units import COUNTED
+from xpc.compiler.suggest.registry_names import gpus_named
 from xpc.compiler.suggest.tables import mapped, words_of
 from xpc.grammar.record import mutable
 
@@ -64,6 +65,7 @@ def _regularly(reader: Reader) -> str:
         reader.words = [*reader.words[: reader.at + last], *reader.words[reader.at + last + 2 :]]
     head = f"{clause} {tracker}" if tracker else clause
     epoch = count == "epoch" or (count == "1" and unit == "epoch")
+    count = "1" if count in ("step", "iteration") else count
     if not epoch and (not re.fullmatch(r"\d[\d_]*%?", count) or unit == "epoch"):
         return ""
     reader.at += after + 2 + (count == "1" if epoch else unit in ("step", "iteration", "iter", "update"))
@@ -72,6 +74,22 @@ def _regularly(reader: Reader) -> str:
         split = reader.word(after)
         reader.at += after + 1 + (reader.word(after + 1) in ("split", "set", "data"))
     return f"{head}({f'split={split}, ' if split else ''}every={'epoch' if epoch else count})"
+
+
+def _saved_in(reader: Reader) -> str:
+    """Read the folder of a run: `save the result in "out/run"`, `save every 100 steps to /scratch/run`."""
+    after = 1 if reader.word().lower() in ("save", "saving", "saves") else 0
+    while after and reader.word(after) in (*BETWEEN, "result", "model", "everything", "it"):
+        if reader.word(after) == "to":
+            break
+        after += 1
+    folder = reader.word(after + 1)
+    quoted = folder[:1] == '"' or re.fullmatch(r"[./~\w-]*/[\w./-]+", folder)
+    if reader.word(after) not in ("to", "in", "into", "under") or not quoted or not (after or reader.clause == "save"):
+        return ""
+    reader.at += after + 2
+    text = folder.strip('"')
+    return f'save{"=" if reader.header else " "}"{text}"'
 
 
 def _held_out(reader: Reader) -> str:
@@ -166,5 +184,35 @@ def _to_the_hub(reader: Reader) -> str:
     return "hub" if named == "hub" else f"hub(name={named})"
 
 
-EVENTS = (_best, _regularly, _held_out, _until, _everywhere, _falls_to, _to_the_hub)
+GPUS = tuple(
+    re.compile(
+        r"(?:(?:on|across|over|hardware|gpus?|devices?|[:=]) )*(?P<one>(?:an?|my|our|the) )?"
+        rf"(?:(?P<count>\d\d?\d?|{'|'.join(COUNTED)})(?: ?x ?| ))?(?:(?:gpus?|nvidia|geforce|tesla) )*"
+        rf"(?P<gpu>(?!x )[a-z\d][\w.-]*(?: [a-z\d][\w.-]*){{{words}}})(?: ?[x*:] ?(?P<after>\d+))?"
+        r"(?: (?:gpu|card)s?)?(?!\S)",
+        re.IGNORECASE,
+    )
+    for words in (2, 1, 0)
+)
+"""Patterns for a count and a GPU in three, two or one words: `on two RTX 4090s`, `a single h200`, `4090 x 2`."""
+
+
+def _gpus(reader: Reader) -> str:
+    """Read a count and a GPU."""
+    text = " ".join(reader.words[reader.at : reader.at + 12])
+    for pattern in GPUS:
+        found = pattern.match(text)
+        guess = None if found is None else gpus_named("-".join(found["gpu"].split()))
+        if found is None or guess is None or len(guess.names) != 1:
+            continue
+        a_single = found["one"] or (reader.at and reader.word(-1) in ("a", "an", "my"))
+        count = _counted(found["after"] or found["count"] or ("1" if a_single else ""))
+        if not count.isdecimal() or not int(count):
+            return ""
+        reader.at += len(found[0].split())
+        return f"{'' if reader.header else 'hardware '}{count} x {guess.names[0]}"
+    return ""
+
+
+EVENTS = (_best, _saved_in, _regularly, _held_out, _until, _everywhere, _falls_to, _to_the_hub, _gpus)
 """The functions that read events, in the order in which they are tried."""

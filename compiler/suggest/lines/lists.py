@@ -18,10 +18,15 @@ from xpc.grammar.source import Span
 SPACE = "[ \\t]{0,40}"
 """A pattern for spaces. Their number is limited, because a line of a hostile file may have thousands."""
 SOURCES = re.compile(
-    rf"^{SPACE}data[ \t]{SPACE}(?P<name>[A-Za-z][\w-]*){SPACE}(?:[=:]{SPACE})?\[(?P<items>[^\[\]\n]*)\]{SPACE}$",
+    rf"^{SPACE}data[ \t]{SPACE}(?P<name>[A-Za-z][\w-]*){SPACE}"
+    rf"(?:(?:[=:]{SPACE})?\[(?P<items>[^\[\]]{{0,2000}})\]|[=:]{SPACE}(?P<one>[^\s\[\]{{}}][^\[\]{{}}\n]{{0,400}}))$",
     re.MULTILINE,
 )
 """A pattern for a mixture as a list: `data mix = [alpaca, capybara]`."""
+SOURCE = re.compile(
+    r"(?P<name>\"[^\"]+\"|[\w./-]+(?::[\w.-]+)?)"
+    r"(?:[ \t]*[:=*x(]?[ \t]*(?<=[ \t:=*x(])(?P<share>\d*\.?\d+)(?P<percent>%)?\)?)?"
+)
 VALUES = re.compile(
     rf"^(?P<indent>{SPACE})\"?(?P<name>[A-Za-z][\w.-]*)\"?{SPACE}[:=]?{SPACE}"
     rf"(?:\{{{SPACE}|\n[ \t]{SPACE}|\{{{SPACE}\n{SPACE})"
@@ -64,7 +69,8 @@ def rewrite_lists(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
         for match in found[:20]:
             inside = findings_in(out, source, match.start(), match.end())
             form = _form(match)
-            if not inside or not form:
+            alone = match.re is SOURCES and match["one"] and not re.search(rf"\bon[ \t]+{match['name']}\b", source.text)
+            if not inside or not form or alone:
                 continue
             span = Span(match.start(), match.start() + len(match[0].rstrip("\n")))
             message = MESSAGES[match.re]
@@ -81,7 +87,10 @@ def rewrite_lists(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
 def _form(match: re.Match[str]) -> str:
     """The text to write for a list. "" if it is unclear what the list means."""
     if match.re is SOURCES or match.re is SWITCHES:
-        items = [one.strip() for one in match["items"].split(",") if one.strip()]
+        text = match["items"] or match["one"] if match.re is SOURCES else match["items"]
+        items = [one.strip() for one in re.split(r",|\n|[ \t]and[ \t]|[ \t][+&|][ \t]", text) if one.strip()]
+        if match.re is SOURCES:
+            items = source_lines(items)
         rows = [BY_PATH.get(f"{match['name']}.{one}") for one in items]
         legal = match.re is SOURCES or all(row is not None and row.kind is FLAG for row in rows)
         head = f"data {match['name']}" if match.re is SOURCES else match["name"]
@@ -96,6 +105,19 @@ def _form(match: re.Match[str]) -> str:
         return ""
     values = f"[{match['min']}, {match['max']}]" if match.re is RANGE else match["list"]
     return f"{match['indent']}{row.path if row.inner else row.name} = {values}"
+
+
+def source_lines(items: Sequence[str]) -> list[str]:
+    """The lines of a `data` block for sources, which may have shares: `capybara 70%`. Empty if an item is not
+    understood, or if the shares are not all of the mixture.
+    """
+    found = [SOURCE.fullmatch(one) for one in items]
+    named = [one for one in found if one is not None]
+    shares = [float(one["share"]) * (1 if one["percent"] else 100) for one in named if one["share"]]
+    if len(named) < len(items) or (shares and (len(shares) < len(named) or abs(sum(shares) - 100) > 0.1)):
+        return []
+    ends = [f" {{ share = {share:g}% }}" for share in shares] or [""] * len(named)
+    return [one["name"] + end for one, end in zip(named, ends, strict=True)]
 
 
 def list_of_rewards(pairs: Iterable[tuple[str, str]]) -> str:

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 from xpc.compiler.language.schema import BY_PATH, CLAUSES, TABLE, outer_names
 from xpc.compiler.suggest.lines.nested import members
 from xpc.compiler.suggest.lines.phrases import TUPLE, phrases
-from xpc.compiler.suggest.lines.rewriting import NOTE, Rewritten, body, findings_in, findings_of, replaced
+from xpc.compiler.suggest.lines.rewriting import NOTE, Rewritten, body, findings_in, findings_of, replaced, rewritten
 from xpc.compiler.suggest.lines.shell import COMMAND, SHELL, command_help
-from xpc.compiler.suggest.meaning import meaning
+from xpc.compiler.suggest.meaning import is_known, meaning
 from xpc.compiler.suggest.pasted import QUOTES, Option, flags_of, option_rewritten
 from xpc.compiler.suggest.pasted_blocks import closing_line, heads, joined
 from xpc.compiler.suggest.pasted_values import as_value
 from xpc.compiler.suggest.sentence import method_of
+from xpc.compiler.suggest.tables import words_of
 from xpc.compiler.suggest.unknown_names.case import REFERENCE
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label, applied
 from xpc.grammar.record import evolve, record
@@ -71,6 +72,7 @@ WITH_COLONS = re.compile(r"[\w./-]+\[[\d%]*:[\d%]*\]|(?:\d+-)?\d+:\d\d(?::\d\d)?
 """A pattern for a part of a split, and for a duration: `train[:5000]`, `08:00:00`."""
 PROSE = re.compile(r"[ \t]*[A-Za-z][\w'%-]*(?:[ \t,;]+[\w'%.-]+)+[.!]?[ \t]*")
 """A pattern for a line that consists only of words, without a sign such as `=`."""
+NAME = re.compile(r"[A-Za-z][A-Za-z_-]*")
 AROUND = (("`", "`"), ("<", ">"), ("{", "}"), ("(", ")"), ("**", "**"), ("__", "__"))
 
 
@@ -91,10 +93,35 @@ def rewrite_marked(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
         inside = findings_in(out, source, start, end)
         if not inside or settled(inside, source, start, end):
             continue
-        made = _rewritten(inside[0], source, start, end) or _of_prose(inside, source, start, end)
+        made = (
+            _rewritten(inside[0], source, start, end)
+            or _named_in_words(inside, source, start, end)
+            or _of_prose(inside, source, start, end)
+        )
         if made is not None:
             out = replaced(out, inside, made)
     return out
+
+
+def _named_in_words(inside: Sequence[Diagnostic], source: Source, start: int, end: int) -> Diagnostic | None:
+    """The finding about a line that begins with a name in several words for which xpc has advice, such as `expert
+    parallel 8`. Helps about its single words would be wrong. None for other lines.
+    """
+    words = source.text[start:end].partition("#")[0].split()
+    named = list(takewhile(NAME.fullmatch, words[:5]))
+    if len(named) < 2 or COMMAND.match(source.text, start, end) or named[0] in (*CLAUSES, *outer_names()):
+        return None
+    for count in range(len(named), 1, -1):
+        name, rest = "_".join(named[:count]), words[count:]
+        if is_known(name, loosely=False) and len(rest) < 2:
+            value = f"={as_value(rest[0])}" if rest and rest[0] not in ("on", "enabled") else ""
+            advised = rewritten(f"{name}{value}", False, method_of(source.text))
+            message = f"`{' '.join(named[:count])[:60]}` is not a setting of the language"
+            first = start + source.text[start:end].index(words[0])
+            span = Span(first, start + len(source.text[start:end].partition("#")[0].rstrip()))
+            edits = () if advised.form is None else (Edit(span, advised.form),)
+            return evolve(inside[0], message=message, primary=Label(source, span), help=advised.help, edits=edits)
+    return None
 
 
 def _of_prose(inside: Sequence[Diagnostic], source: Source, start: int, end: int) -> Diagnostic | None:
@@ -104,7 +131,7 @@ def _of_prose(inside: Sequence[Diagnostic], source: Source, start: int, end: int
     text = source.text[start:end]
     words = text.split()
     plain = PROSE.fullmatch(text) is not None and words[0] not in outer_names() and words[0] not in CLAUSES
-    least = 4 if any(one.edits for one in inside) else 6
+    least = 4 if any(one.edits for one in inside) or words[0] in words_of("empty") else 6
     if not plain or len(words) < least or COMMAND.match(text) or " -" in text:
         return None
     typed = text.strip()

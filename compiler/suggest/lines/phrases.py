@@ -28,6 +28,7 @@ WORD = re.compile(r"[A-Za-z][\w./-]*")
 TUPLE = re.compile(r"\(([\d.eE, -]+)\)")
 """A pattern for numbers in round brackets: `betas=(0.9, 0.95)`."""
 BITS = re.compile(r"\b([48])[ -]bits?\b")
+UNIT = re.compile(r"(?<![\w.-])(\d+)((?:epochs?|eps?|steps?|iters?|its?)\b)")
 LATER_WORD = re.compile(r"\w[\w./-]*")
 VALUE = re.compile(r"\"[^\"]*\"|'[^']*'|\[[^\]]*\]|[\w.][\w.%+/-]*")
 EQUALS = words_of("equals")
@@ -56,8 +57,15 @@ VERBS = ("train", "finetune", "fine-tune", "run", "make", "do", "add", "apply", 
 """Words that a line may begin with before its settings: `Train in bf16`."""
 ENDS = ("stop", "end", "finish", "train", "run")
 """First words of a phrase that states the length of a run: `stop after 500 steps`."""
-LIMITS = (("at", "most"), ("up", "to"), ("a", "total", "of"), ("at", "maximum"), ("about",), ("max",), ("maximum",))
+LIMITS = (
+    *(("at", "most"), ("up", "to"), ("a", "total", "of"), ("at", "maximum"), ("max",), ("maximum",)),
+    *(("about",), ("roughly",), ("approximately",), ("around",)),
+)
 """Words that may stand directly before the length of a run, such as `up to 500 steps`."""
+FULL = ("full", "fully", "full-parameter", "full_parameter", "fft")
+FULL_NOUNS = ("param", "finetun", "fine-tun", "tun", "train", "sft", "weight", "model")
+"""Words for a training of all weights: `full parameter finetuning`."""
+QUANTIZED = words_of("quantized")
 LENGTHS = ("context", "sequence", "sequences", "length", "window", "limit")
 
 
@@ -76,20 +84,26 @@ def phrases(text: str, header: bool, method: str = "") -> Phrases | None:
     """The settings of a text. None if the text has no settings, or if a part of it is not understood. `method` is the
     training method of the spec.
     """
-    text = re.sub(r"\.(?=\s)", ";", BITS.sub(r"\1-bit", TUPLE.sub(r"[\1]", text)))
+    text = re.sub(r"\.(?=\s)", ";", BITS.sub(r"\1-bit", UNIT.sub(r"\1 \2", TUPLE.sub(r"[\1]", text))))
     words = TOKENS.findall(text)
     # brackets and signs that no pattern matches are not words
     if len(words) > MOST or re.sub(r"\s", "", "".join(words)) != re.sub(r"\s", "", text):
         return None
-    reader, forms, unclear, length = Reader(words, header, method), list[str](), list[str](), ""
+    reader, forms, unclear, length, plain = Reader(words, header, method), list[str](), list[str](), "", False
     while reader.at < len(reader.words):
         library = reader.word() == "deepspeed" and reader.word(1).startswith("zero")
         engine = reader.word() == "on" and reader.word(1) in schema.BY_PATH["launch"].choices
         verb = not header and not reader.at and reader.word().lower() in VERBS
         rises = reader.word() == "linear" and reader.word(1).startswith("warm")  # skip `linear`: every warm-up is
         # `full finetuning` is the default: every weight is trained
-        full = reader.word() == "full" and reader.word(1).startswith(("finetun", "fine-tun"))
-        reader.at += full
+        full = (
+            reader.word() in FULL
+            and reader.word(-1) not in EQUALS
+            and (header or reader.word(1).startswith(FULL_NOUNS))
+        )
+        while full and reader.word(1).startswith(FULL_NOUNS):
+            reader.at += 1
+        plain = plain or full
         if library or engine or verb or rises or full or reader.word().lower() in EMPTY:
             reader.at += 1
         elif not length and (found := _length(reader)):
@@ -103,7 +117,10 @@ def phrases(text: str, header: bool, method: str = "") -> Phrases | None:
             reader.clause = call[1] if call is not None and call[1] in schema.CLAUSES else ""
         else:
             return None
-    return Phrases(tuple(joined(forms)), length, tuple(unclear)) if forms or length else None
+    named = dict(one.split("=", 1) for one in forms if re.match(r"\w+=", one))
+    if any(one.partition("=")[2] != named.get(one.partition("=")[0], one.partition("=")[2]) for one in forms):
+        return None  # two values of one setting
+    return Phrases(tuple(joined(forms)), length, tuple(unclear)) if forms or length or (plain and header) else None
 
 
 def _of_several_meanings(reader: Reader) -> str:
@@ -126,7 +143,8 @@ def _length(reader: Reader) -> str:
         "for",
         "at",
     )
-    after = 2 if ends else int(reader.word() in ("for", "during"))
+    after = 2 if ends else int(reader.word() in ("for", "during", "over"))
+    after += reader.word(after) == "a"
     limit = next((one for one in LIMITS if tuple(map(reader.word, range(after, after + len(one)))) == one), ())
     after += len(limit)
     amount = str(COUNTED.get(reader.word(after), reader.word(after)))
@@ -140,13 +158,14 @@ def _length(reader: Reader) -> str:
     if reader.word() in ("once", "twice"):
         reader.at += 1
         return "1 epoch" if reader.word(-1) == "once" else "2 epochs"
-    batch = reader.word().startswith("batch")
-    named = unit_of(reader.word()) if reader.word().isidentifier() and not batch else None
-    sign = int(reader.word(1) in EQUALS)
+    first = int(reader.word() == "for")
+    name = reader.word(first)
+    named = unit_of(name) if name.isidentifier() and not name.startswith("batch") else None
+    sign = first + int(reader.word(first + 1) in EQUALS)
     if named is None or not reader.word(1 + sign).isdecimal() or (named == "steps" and not sign):
         return ""
     amount = reader.word(1 + sign)
-    if rewritten(f"{reader.word()}={amount}", reader.header, reader.method).form is not None:
+    if rewritten(f"{name}={amount}", reader.header, reader.method).form is not None:
         return ""  # a setting of the method, such as `num_iterations` in grpo
     reader.at += 2 + sign
     return f"{amount} {named[:-1] if amount == '1' else named}"
@@ -190,9 +209,9 @@ def _named(reader: Reader) -> str:
         if known is not None and known.value and not (key and reader.word(1).lower() in ("true", "false")):
             continue  # the name states the value itself: `linear warmup`
         ahead = count
-        while reader.word(ahead) in EQUALS or (
-            reader.word(ahead) in ("set", "equal") and reader.word(ahead + 1) in EQUALS
-        ):
+        while (
+            reader.word(ahead) in EQUALS and not (reader.word(ahead) == "for" and unit_of(reader.word(ahead + 2)))
+        ) or (reader.word(ahead) in ("set", "equal") and reader.word(ahead + 1) in EQUALS):
             ahead += 1
         while ahead > count and reader.word(ahead) in AMONG:
             ahead += 1
@@ -248,6 +267,8 @@ def _after_its_value(reader: Reader) -> str:
         while reader.word() in LENGTHS:
             reader.at += 1
         return f"seq={value}"
+    if reader.word(1) in ("bit", "bits"):  # `16 bit` is a precision
+        return ""
     unit = int(reader.word(1).removesuffix("s") in COUNTS)
     for count in range(LONGEST_NAME, 0, -1):
         named = [reader.word(ahead) for ahead in range(1 + unit, count + 1 + unit)]
@@ -290,6 +311,16 @@ def _alone(reader: Reader) -> str:
     if (bits := re.fullmatch("([48])-?bits?", reader.word())) is not None and reader.word(1) == "lora":
         reader.at += 2
         return "qlora" if bits[1] == "4" else "lora(bits=8)"
+    if bits is not None and (not reader.word(1).isalpha() or reader.word(1) in (*EMPTY, *QUANTIZED, "lora", "for")):
+        reader.at += 1
+        while reader.word() in QUANTIZED:
+            reader.at += 1
+        return "qlora" if bits[1] == "4" else "lora(bits=8)"
+    after = 2 if reader.word(1) == "chat" else 1
+    if reader.word(after) == "template" and reader.word(after + 1) not in EQUALS:  # `chatml template`
+        form = rewritten(f"chat_template={reader.word()}", reader.header, reader.method).form or ""
+        reader.at += (after + 1) * bool(form)
+        return form
     if reader.word(1) == "loss" and methods_with(reader.word().lower()):
         reader.at += 2
         return f"loss={reader.word(-2).lower()}"
@@ -312,7 +343,8 @@ def _alone(reader: Reader) -> str:
         noun = count > 1 and named[-1] in ("schedule", "scheduler", "optimizer", "precision", "attention", "method")
         if count > 1 and re.match(r"\d", reader.word(count)):
             continue  # `constant learning rate 1e-5`
-        if _begins_with_the_method(named) or "on" in named:
+        stated = count > 1 and named[-1].isdecimal() and advice("_".join(named[:-1]), named[-1]) is not None
+        if stated or _begins_with_the_method(named) or "on" in named:
             continue
         if count > 1 and named[-1] in FALLS and reader.word(count) == "to":
             continue  # `cosine decay to 10%`
@@ -322,6 +354,7 @@ def _alone(reader: Reader) -> str:
         form = rewritten(name if legal or switch else "_".join(named[:-1]), reader.header, reader.method).form
         if form is not None and (legal or "=" not in form or (known is not None and known.value) or noun):
             reader.at += count
+            reader.at += 2 * (legal and reader.word() in ("=", ":") and reader.word(1).lower() == "true")
             reader.at += switch and reader.word() == "on" and reader.word(1) in ("", *EMPTY)
             return form
     return ""

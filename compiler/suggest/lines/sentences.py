@@ -9,10 +9,8 @@ from collections.abc import Iterator, Sequence
 
 from xpc.compiler import registry
 from xpc.compiler.language.methods import METHODS
-from xpc.compiler.suggest.converted_values import FILES, REPOSITORY, unit_of
-from xpc.compiler.suggest.first_line import sentence_of, without_punctuation
-from xpc.compiler.suggest.likeness import words
-from xpc.compiler.suggest.lines.header import with_settings
+from xpc.compiler.suggest.converted_values import FILES, REPOSITORY
+from xpc.compiler.suggest.lines.lists import source_lines
 from xpc.compiler.suggest.lines.machines import machines_of
 from xpc.compiler.suggest.lines.units import COUNTED
 from xpc.compiler.suggest.registry_names import YOUR_GPU, either, gpus_named
@@ -50,19 +48,7 @@ NODES = re.compile(
     re.IGNORECASE,
 )
 """A pattern for machines in a first line: `on 2 nodes with 8 h100-80gb each`, `on 16 h100-80gb across 2 nodes`."""
-SPOKEN = re.compile(r"[ \t]*(?P<before>(?:(?!train\b)[A-Za-z',]+[ \t]+){1,6})(?=train[ \t])")
-PAIR = re.compile(r"[ \t]+(?:--?)?(?P<name>[A-Za-z][\w.-]*)[ \t]*[= \t:][ \t]*(?P<value>\"[^\"\n]*\"|[^\s=\"]+)")
 GOES_ON = re.compile(r"[ \t]*(?:on|for|with)\b")
-EVERY = re.compile(
-    r"\b(?P<clause>evaluat(?:e|ing|ion)|evals?|validat(?:e|ion)|sav(?:es?|ing)|checkpoint(?:s|ing)?"
-    r"|log(?:s|ging)?|track)[ \t]+"
-    r"(?:every|each)[ \t]+"
-    r"(?:(?P<count>\d+%?)(?:[ \t]+(?P<unit>steps?|epochs?))?|(?P<once>epoch))(?![\w.=])"
-)
-CLAUSES = {"e": "eval", "v": "eval", "s": "save", "c": "save", "l": "track", "t": "track"}
-"""Maps the first letter of a word for a regular event to the event's clause: `evaluate` and `validate` to `eval`, for
-example.
-"""
 SENTENCE = re.compile(r"^[ \t]*train\b(?!:)", re.MULTILINE)
 WHOLE = 5
 """A file with at least this many lines of YAML or JSON counts as a configuration of another tool."""
@@ -163,21 +149,28 @@ def _cards(source: Source, start: int, end: int) -> Rewrite | None:
     line = source.text[start:end]
     for found in CARDS.finditer(line, _after_data(line)):
         guess = gpus_named("-".join(found["gpu"].split()))
-        # another finding reports `with 8 h100`, because a count and a GPU may follow `with`
-        if not guess.names or ((found["count"] or "").isdecimal() and found["word"] == "with"):
+        # other findings report `with 8 h100`, because a count and a GPU may follow `with`, and a GPU that is certain
+        certain = guess.certain and (found["count"] or found["after"])
+        if not guess.names or certain or ((found["count"] or "").isdecimal() and found["word"] == "with"):
             continue
         count = found["count"] or found["after"] or "N"
-        count = str(COUNTED.get(count, count))
+        forms = [f"hardware {COUNTED.get(count, count)} x {one}" for one in guess.names]
         message = "GPUs go into a clause of their own, and not into the sentence"
-        forms = [f"hardware {count} x {one}" for one in guess.names]
-        if not guess.certain or count == "N":
-            return Rewrite(message, f"write {either(forms)} on a line of its own")
-        form = forms[0]
-        edits = (Edit(Span(start + found.start(), start + found.end()), ""), Edit(Span(end, end), f"\n{form}"))
-        return Rewrite(message, f"write `{form}` on a line of its own", edits)
+        return Rewrite(message, f"write {either(forms)} on a line of its own")
     return None
 
 
+SEPARATOR = r"[ \t]*(?:[+&|]|,(?:[ \t]*and\b)?|\band\b)[ \t]*"
+ITEM = r"(?:\"[^\"\n]+\"|[\w./-]+(?::[\w.-]+)?)(?:[ \t]*\(?\d[\d.]*%\)?)?"
+SEVERAL = re.compile(
+    rf"\bon[ \t]+(?P<data>\[?[ \t]*(?P<items>{ITEM}(?:{SEPARATOR}{ITEM})+)(?:[ \t]*\])?)"
+    r"(?=[ \t]*(?:$|#|,|with\b|for\b))"
+)
+"""A pattern for several datasets: `on alpaca+dolly-15k`, `on [alpaca, "rows.jsonl"]`."""
+PART_OF = re.compile(
+    r"\bon\s+(?:the\s+)?(?:first\s+)?(?P<part>\d[\d_]*%?)\s+(?:(?:rows?|samples?|examples?)\s+)?(?:of|from)\s+(?P<data>[\w./-]+)"
+)
+"""A pattern for a part of a dataset: `on 10% of alpaca`."""
 ANY = re.compile(
     r"[ \t]+(?:on|using)[ \t]+(?:(?:a|the|one|my)[ \t]+)?(?P<device>cpu|gpus?|laptop|computer|machine|workstation)"
     r"(?:[ \t]+only)?(?=[ \t]*(?:$|#)|[ \t]+(?:with|for)\b)"
@@ -210,47 +203,41 @@ def _device(source: Source, start: int, end: int) -> Rewrite | None:
     return Rewrite(message, "write `hardware cpu` on a line of its own", edits)
 
 
-def _spoken(source: Source, start: int, end: int) -> Rewrite | None:
-    """Drop words before `train`: `please train M on D`."""
-    found = SPOKEN.match(source.text, start, end)
-    if found is None or not _is_legal(source.text[found.end() : end]):
-        return None
-    before = found["before"].strip()
-    edits = (Edit(Span(*found.span("before")), ""),)
-    return Rewrite("the sentence begins with `train`", f"leave `{before[:60]}` out", edits)
-
-
-def _values(source: Source, start: int, end: int) -> Rewrite | None:
-    """Rewrite names with values instead of words: `train --model M --dataset D`, `train model=M data=D`."""
-    text, at = source.text, start + len("train")
-    if not text.startswith("train", start):
-        return None
-    model = data = length = ""
-    options: list[str] = []
-    while text[at:end].partition("#")[0].strip():
-        found = PAIR.match(text, at, end)
-        if found is None:
-            return None
-        named, value = frozenset(words(found["name"])), found["value"]
-        named_as_data = not named.isdisjoint(("data", "dataset", "datasets"))
-        if not named.isdisjoint(("model", "base")) and not model and _is_name(value):
-            model = value
-        elif named_as_data and not data and _is_name(value):
-            data = value
-        elif not length and (unit := unit_of(found["name"])) is not None and value.isdecimal():
-            length = f" for {value} {unit}"
-        else:
-            options.append(f"{found['name'].replace('-', '_')}={value}")
-        at = found.end()
-    form = f"train {model} on {data}{length}" + (f" with {' '.join(options)}" if options else "")
-    if not model or not data or not _is_legal(form):
-        return None
-    return Rewrite("the sentence is `train MODEL on DATA`", _shown(form), (Edit(Span(start, end), form),))
-
-
 def _is_name(value: str) -> bool:
     known = registry.find_model(value) is not None or registry.find_dataset(value) is not None
     return known or REPOSITORY.fullmatch(value) is not None or value[:1] == '"'
+
+
+def _part_of(source: Source, start: int, end: int) -> Rewrite | None:
+    """Rewrite a part of a dataset: `on 10% of alpaca`, `on the first 500 rows of alpaca`."""
+    part = PART_OF.search(source.text, start, end)
+    if part is None or " on " in source.text[start : part.start()] or part["data"] in ("the", "my", "all", "a"):
+        return None
+    known = registry.find_dataset(part["data"])
+    rows = f"on {part['data']}[{'train' if known is None else known.split}:{part['part']}]"
+    return Rewrite("a part of a split follows its dataset", f"write `{rows}`", (Edit(Span(*part.span()), rows),))
+
+
+def _several(source: Source, start: int, end: int) -> Rewrite | None:
+    """Rewrite several datasets: `on alpaca + dolly-15k`, `on [alpaca, "mine.jsonl"]`, `on alpaca 70%, tldr 30%`."""
+    found = SEVERAL.search(source.text, start, end)
+    if found is None:
+        return None
+    items = re.split(SEPARATOR, found["items"])
+    names = [re.split(r"[ \t(:*\[]", one)[0] for one in items]
+    rows = source_lines(items)
+    known = [_is_name(one) or FILES.fullmatch(one) for one in names]
+    if not rows or not all(known[1:]) or not (known[0] or len(items) > 2 or "+" in found["items"]):
+        return None
+    block = "\n".join(("data rows {", *(f"  {one}" for one in rows), "}"))
+    last = len(source.text.rstrip())
+    edits = (Edit(Span(*found.span("data")), "rows"), Edit(Span(last, last), f"\n\n{block}"))
+    shown = ", ".join(f"`{one}`" for one in rows)
+    help = (
+        "write `on rows`, and add a block `data rows { ... }` below that names "
+        f"{shown[:LONGEST]}, each on its own line"
+    )
+    return Rewrite("several datasets go into a `data` block", help, edits if all(known) else ())
 
 
 def _over_lines(source: Source, start: int, end: int) -> Rewrite | None:
@@ -270,53 +257,7 @@ def _over_lines(source: Source, start: int, end: int) -> Rewrite | None:
     return Rewrite("the sentence is one line", _shown(form), tuple(edits))
 
 
-def _without_with(source: Source, start: int, end: int) -> Rewrite | None:
-    """Rewrite settings after a comma: `train M on D, 3 epochs, lr 2e-5`."""
-    line = source.text[start:end].partition("#")[0].rstrip()
-    head, comma, rest = line.partition(",")
-    pieces = [one.strip() for one in re.split(r",|\band\b", rest)]
-    named = any(
-        registry.find_dataset(one) is not None or REPOSITORY.fullmatch(one) or FILES.fullmatch(one.strip('"'))
-        for one in (piece.partition(" ")[0] for piece in pieces)
-    )
-    if not comma or named or " with " in head or not re.fullmatch(r"train\s+\S+\s+on\s+\S+(\s+for\s+\d+\s+\w+)?", head):
-        return None
-    form = without_punctuation(f"{head} with {rest.strip()}")
-    if form is None:
-        return None
-    edits = (Edit(Span(start, start + len(line)), form),)
-    return Rewrite("choices and settings go after `with`", _shown(form), edits)
-
-
-def _regularly(source: Source, start: int, end: int) -> Rewrite | None:
-    """Rewrite regular events in words: `with eval every 100 steps` becomes `with eval(every=100)`."""
-    found = EVERY.search(source.text, start, end)
-    if found is None or " with " not in source.text[start : found.start()]:
-        return None
-    unit = (found["unit"] or "").removesuffix("s")
-    if unit == "epoch" and found["count"] != "1":
-        return None
-    form = f"{CLAUSES[found['clause'][0]]}(every={'epoch' if unit == 'epoch' or found['once'] else found['count']})"
-    edits = (Edit(Span(*found.span()), form),)
-    return Rewrite(f"`{found[0]}` is not a setting of the language", f"write `{form}`", edits)
-
-
-def _with_verb(source: Source, start: int, end: int) -> Rewrite | None:
-    """Rewrite a first line that begins with other words than `train`: `run sft of M on D`."""
-    line = source.text[start:end].partition("#")[0].rstrip()
-    verb = line.partition(" ")[0]
-    method = verb if verb in METHODS and verb != "sft" else ""
-    # without `on`, another finding reports the verb: `finetune M using "rows.jsonl"`
-    known = verb in VERBS and (" on " in line or "tune" not in verb)
-    form = sentence_of(f"train{line[len(verb) :]}" if method else line) if known else None
-    form = f"{form} {'' if ' with ' in form else 'with '}{method}" if form and method else form
-    form = form and (with_settings(form) or form)
-    if form is None or not _is_legal(form):
-        return None
-    return Rewrite("the sentence begins with `train`", _shown(form), (Edit(Span(start, start + len(line)), form),))
-
-
-FORMS = (_own_data, _with_verb, _over_lines, _spoken, _values, _nodes, _cards, _device, _regularly, _without_with)
+FORMS = (_own_data, _part_of, _several, _over_lines, _nodes, _cards, _device)
 
 
 def of_one_sentence(problems: Sequence[Diagnostic]) -> list[Diagnostic]:

@@ -10,7 +10,6 @@ from xpc.compiler.language.kinds import BLOCK
 from xpc.compiler.language.schema import Setting
 from xpc.compiler.suggest.components import misspelt_clause
 from xpc.compiler.suggest.converted_values import NO, YES
-from xpc.compiler.suggest.first_line import sentence_with_verb
 from xpc.compiler.suggest.known_names import NEVER_LEGAL, known_choice
 from xpc.compiler.suggest.likeness import typo_of
 from xpc.compiler.suggest.lines.shell import COMMAND, command_help
@@ -40,7 +39,6 @@ def outside(unknown: UnknownName) -> Suggestion:
         _first_line_again,
         _stray_value,
         _misspelt_train,
-        _another_verb,
         _misspelt_clause,
         _clause_of_the_choice,
         _shell_command,
@@ -81,12 +79,6 @@ def _shell_command(case: Case) -> Suggestion | None:
     command = COMMAND.match(text, start) if case.name.lower() in commands() else None
     known = command is not None and not re.match(r"[\w./-]*[ \t]*[=({]", text[command.end() : command.end() + 80])
     return case.says(command_help(command)) if command is not None and known else None
-
-
-def _another_verb(case: Case) -> Suggestion | None:
-    """Handle a first line with another verb: `finetune qwen2.5-3b using "rows.jsonl"`."""
-    sentence = sentence_with_verb(case.unknown)
-    return None if sentence is None else case.says(f"write `{sentence}`")
 
 
 def _misspelt_clause(case: Case) -> Suggestion | None:
@@ -151,7 +143,8 @@ def _setting_of_a_clause(case: Case) -> Suggestion | None:
     if len(rows) == 1 and (refused := _refused_value(case, rows[0], message)) is not None:
         return refused
     ways = [written(row, case.unknown) for row in rows]
-    alone = ways[0] if len(ways) == 1 else None
+    valued = case.node is not None or rows[0].kind.name in ("flag", "block")  # else the value is only an example
+    alone = ways[0] if len(ways) == 1 and valued else None
     return Suggestion("XP102", message, help=f"write {either(ways)}", edit=alone, replaces_value=True)
 
 

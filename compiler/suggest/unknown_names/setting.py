@@ -252,7 +252,8 @@ def _share_for_evaluation(case: Guessed) -> Suggestion | None:
 
 def _done_anyway(case: Guessed) -> Suggestion | None:
     """Handle a value that need not be written, because xpc always behaves so: `resume_from_checkpoint = auto`."""
-    advised = None if case.node is None else ALREADY.get((case.row.path, case.value or ""))
+    value = case.value or "" if case.node is not None else "auto"
+    advised = ALREADY.get((case.row.path, value))
     return None if advised is None else case.says(advised)
 
 
