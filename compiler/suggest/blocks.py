@@ -371,7 +371,8 @@ def _forms(block: Block) -> list[tuple[str | None, str]]:
             alone = both if name in words_of("general") and letters(block.name) not in GENERAL else name
             advised = rewritten(f"{alone}={typed}", block.header, block.method)
             # an unknown block does not turn on an adapter: `neftun(alpha=5)` is not `lora(alpha=5)`
-            adapter = letters(block.name) not in GENERAL and f"{clause_of(advised.form or '')}.{name}" in schema.BY_PATH
+            home = clause_of(advised.form or "") if letters(block.name) not in GENERAL else ""
+            adapter = home in schema.ADAPTERS and f"{home}.{name}" in schema.BY_PATH
             out.append((None if adapter else advised.form, advised.help))
         else:
             remaining.append((name, typed))

@@ -122,7 +122,7 @@ def test_no_edit_for_a_denied_name_turns_anything_on(form):
         ("method = full", "leave it out: without a block such as `lora`"),
         ("epsilon = (0.2, 0.28)", "write `method grpo(epsilon=0.2, epsilon_high=0.28)`"),
         ("launch slurm { tasks_total = 16 }", "leave it out: it has no equivalent"),
-        ("launch slurm { total_task = 16 }", "write `cpus`"),
+        ("launch slurm { total_task = 16 }", "no equivalent"),
         ("per_dataset_eval = true", "`eval.data` decides it"),
         ("callables_for_scores = accuracy", "write `rewards`"),
         ("lr = 20u", "write a number above 0"),
