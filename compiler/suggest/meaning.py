@@ -160,7 +160,7 @@ def _of_other_words(typed: tuple[str, ...], known: tuple[str, ...]) -> bool:
     if not words_of("denying").isdisjoint(rest):
         return True  # `torch_compile_on` is no misspelt `no_torch_compile`
     both = [("".join(own), "".join(rest)), *((a, b) for a in own for b in rest)]
-    near = (one_mistake(a, b) or a.startswith(b) or b.startswith(a) for a, b in both)
+    near = (one_mistake(a, b) or a.startswith(b) or b.startswith(a) or a[:5] == b[:5] for a, b in both)
     return bool(own and rest) and _words().issuperset(own) and not any(near)
 
 
