@@ -131,7 +131,7 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
                 other = other or (last[-1].isdecimal() and one.parts[-1:] == ((stem,) if stem else tuple(before[-1:])))
                 # nor does `test_after_every`, whose words all are words of names, mean `state_every`
                 shared = 2 * len({*own} & {*one.words}) >= len(own) or {*one.words} <= {*own} or typo > 0.9
-                other = other or (not shared and len(own) > 2 and _words().issuperset(parts(way)))
+                other = other or (not shared and len(own) > 2 and known_words().issuperset(parts(way)))
                 other = other or _of_other_words(parts(way), one.parts)
                 other = other or typed in words_of("empty") or not words_of("denying").isdisjoint({*one.words} - {*own})
                 typo = 0.0 if other else typo
@@ -161,7 +161,7 @@ def _of_other_words(typed: tuple[str, ...], known: tuple[str, ...]) -> bool:
         return True  # `torch_compile_on` is no misspelt `no_torch_compile`
     both = [("".join(own), "".join(rest)), *((a, b) for a in own for b in rest)]
     near = (one_mistake(a, b) or a.startswith(b) or b.startswith(a) or a[:5] == b[:5] for a, b in both)
-    return bool(own and rest) and _words().issuperset(own) and not any(near)
+    return bool(own and rest) and known_words().issuperset(own) and not any(near)
 
 
 COUNTERS = frozenset(("n", "num", "number", "count"))
@@ -273,40 +273,8 @@ def nearest_other_name(name: str) -> tuple[str | None, float]:
     return (_with_all_words(name), 0.85) if best is None else (best, rank)
 
 
-@lru_cache(maxsize=64)
-def mistyped(name: str) -> str | None:
-    """The known name, of xpc or of another tool, that differs from an unknown name by one typing mistake: `kl_coef` for
-    `kl_ccoef`. None if there is no such name, or if several such names have different meanings.
-    """
-    typed = letters(name[:80])
-    if len(typed) < 4 or _words().issuperset(parts(name[:80])):
-        return None  # all words are known, so the name is not misspelt: `gpu_count` does not mean `cpu_count`
-    found = [name for one, name in by_letters().items() if -2 < len(one) - len(typed) < 2 and one_mistake(typed, one)]
-    meanings = {outcome(one): one for one in reversed(found or _with_a_known_word(name[:80]))}
-    return next(iter(meanings.values())) if len(meanings) == 1 else None
-
-
-def _with_a_known_word(name: str) -> list[str]:
-    """Correct a name if exactly one of its words is unknown, and one typing mistake explains this word: `lerning_rate`
-    becomes `learning_rate`. Returns the corrected names that xpc knows. If xpc knows none of them, returns the
-    corrected name if there is only one.
-    """
-    typed, known_words = parts(name), _words()
-    strange = [
-        number
-        for number, word in enumerate(typed)
-        if word not in known_words and len(word) > 2 and not any(begins(word, one) for one in known_words)
-    ]  # an abbreviation such as `strat` is not a misspelling
-    if len(strange) != 1 or len(typed[strange[0]]) < (6 if len(typed) == 1 else 3):
-        return []
-    (number,) = strange
-    near = [word for word in known_words if one_mistake(typed[number], word)]
-    joined = ["_".join((*typed[:number], word, *typed[number + 1 :])) for word in sorted(near)]
-    return [one for one in joined if is_known(one)] or (joined if len(joined) == 1 else [])
-
-
 @cache
-def _words() -> frozenset[str]:
+def known_words() -> frozenset[str]:
     """Every word that occurs in a known name, in a synonym of a known name, in a name without an equivalent, or in a
     usual name of a column.
     """

@@ -13,11 +13,11 @@ from test_unknown_names import HEAD, errors, first, stated
 from xpc.compiler import stacks
 from xpc.compiler.language import schema
 from xpc.compiler.language.kinds import BLOCK, FLAG
-from xpc.compiler.suggest import meaning
 from xpc.compiler.suggest.known_names import NEVER_LEGAL
 from xpc.compiler.suggest.legal import example
-from xpc.compiler.suggest.meaning import mistyped
 from xpc.compiler.suggest.typed_form import typed
+from xpc.compiler.suggest.unknown_names import misspelt
+from xpc.compiler.suggest.unknown_names.misspelt import mistyped
 
 OUTER = [
     row
@@ -133,8 +133,8 @@ def test_a_repeated_name_is_compared_with_the_known_names_once(monkeypatch):
     Comparing it for each line would take a second.
     """
     compared = []
-    real = meaning.one_mistake
-    monkeypatch.setattr(meaning, "one_mistake", lambda one, other: compared.append(one) or real(one, other))
+    real = misspelt.one_mistake
+    monkeypatch.setattr(misspelt, "one_mistake", lambda one, other: compared.append(one) or real(one, other))
     counts = []
     for times in (1, 20):
         mistyped.cache_clear()

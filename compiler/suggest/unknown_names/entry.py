@@ -12,12 +12,13 @@ from xpc.compiler.suggest.converted_values import NO, YES
 from xpc.compiler.suggest.extra_form import extra_argument
 from xpc.compiler.suggest.flag_values import head_choice
 from xpc.compiler.suggest.likeness import one_mistake, parts, typo_of
-from xpc.compiler.suggest.meaning import is_known, meaning, mistyped
+from xpc.compiler.suggest.meaning import is_known, meaning
 from xpc.compiler.suggest.no_equivalent import advice
 from xpc.compiler.suggest.sentence import named_outside
 from xpc.compiler.suggest.typed_form import near_settings
 from xpc.compiler.suggest.unknown_names.case import REFERENCE, Case, denied, settings_of
 from xpc.compiler.suggest.unknown_names.inside import inside
+from xpc.compiler.suggest.unknown_names.misspelt import mistyped
 from xpc.compiler.suggest.unknown_names.outside import outside
 from xpc.compiler.suggest.unknown_names.plain_words import asks, in_plain_words, is_a_phrase, without_question
 from xpc.grammar.record import evolve

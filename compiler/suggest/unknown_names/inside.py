@@ -24,8 +24,9 @@ from xpc.compiler.suggest.unknown_names.case import Case, first_answer, is_in, s
 from xpc.compiler.suggest.unknown_names.data_names import data_advice
 from xpc.compiler.suggest.unknown_names.outside import HEADER
 from xpc.compiler.suggest.unknown_names.search import search
-from xpc.compiler.suggest.unknown_names.setting import NAMED_THERE, of_guess, of_source, wrong_value
+from xpc.compiler.suggest.unknown_names.setting import NAMED_THERE, of_guess, of_source
 from xpc.compiler.suggest.unknown_names.similar_phrases import by_its_words
+from xpc.compiler.suggest.unknown_names.wrong_value import wrong_value
 from xpc.grammar.record import evolve, record
 from xpc.grammar.tree import Ref
 

@@ -21,7 +21,8 @@ from xpc.compiler.suggest.tables import commands
 from xpc.compiler.suggest.typed_form import intended_value, written
 from xpc.compiler.suggest.unknown_names.case import Case, first_answer
 from xpc.compiler.suggest.unknown_names.search import search
-from xpc.compiler.suggest.unknown_names.setting import of_guess, of_source, wrong_value
+from xpc.compiler.suggest.unknown_names.setting import of_guess, of_source
+from xpc.compiler.suggest.unknown_names.wrong_value import wrong_value
 from xpc.compiler.suggest.unset_values import ALREADY
 from xpc.grammar.record import evolve
 from xpc.grammar.tree import Call

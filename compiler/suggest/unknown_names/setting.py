@@ -7,24 +7,21 @@ from functools import cached_property
 
 from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import Suggestion, UnknownName
-from xpc.compiler.language.convert import convert
-from xpc.compiler.language.items import Item
 from xpc.compiler.language.kinds import BLOCK, FLAG
 from xpc.compiler.language.schema import Setting
-from xpc.compiler.language.values import InvalidValue
 from xpc.compiler.suggest.components import head_word
-from xpc.compiler.suggest.converted_values import YES, expected, methods_with, plain
-from xpc.compiler.suggest.legal import AUTO, answer, example
+from xpc.compiler.suggest.converted_values import YES, methods_with
+from xpc.compiler.suggest.legal import example
 from xpc.compiler.suggest.likeness import parts, words
 from xpc.compiler.suggest.meaning import Meaning, meaning
-from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, advice, own_reason
-from xpc.compiler.suggest.registry_names import YOUR_GPU, hardware_help
+from xpc.compiler.suggest.registry_names import YOUR_GPU
 from xpc.compiler.suggest.sentence import method_of, named_by_value, output_folder, sentence
-from xpc.compiler.suggest.typed_form import clause_line, decided_value, other_beta, typed, weighted_rewards
+from xpc.compiler.suggest.typed_form import clause_line, decided_value, other_beta, typed
 from xpc.compiler.suggest.unknown_names.case import Case, first_answer, is_in, settings_of
 from xpc.compiler.suggest.unknown_names.data_names import IN_ORDER, ONLINE, columns_of
 from xpc.compiler.suggest.unknown_names.guess import TYPO
-from xpc.compiler.suggest.unset_values import ALREADY, leave_out, unset_advice
+from xpc.compiler.suggest.unknown_names.wrong_value import wrong_value
+from xpc.compiler.suggest.unset_values import ALREADY
 from xpc.grammar.record import evolve, record
 from xpc.grammar.tree import List, Number, Ref, String
 
@@ -379,31 +376,3 @@ def _with_its_value(case: Guessed) -> Suggestion:
     form = alone or typed(row, value)
     nested = bool(case.clause) and row.path.startswith(f"{case.clause}.")
     return case.suggests(form, None if case.invented else form, nested)
-
-
-def wrong_value(row: Setting, unknown: UnknownName, message: str) -> Suggestion:
-    """The suggestion for a known setting with an impossible value. It names the legal values, and inserts nothing in an
-    editor.
-    """
-    assert unknown.node is not None
-    text = plain(unknown.node, unknown.typed)
-    if row.path == "hardware":
-        return Suggestion("XP101", message, help=hardware_help(text))
-    if row.path == "method.rewards" and (form := weighted_rewards(unknown)):
-        return Suggestion("XP101", message, help=f"write `{form}`", refusing=row.path)
-    if (known := advice(f"{unknown.name} {text}", "")) is not None:
-        return Suggestion("XP101", message, help=known)
-    unset = unset_advice(row, text) or (leave_out(row) if text == "auto" and row.path not in AUTO else "")
-    if unset:
-        return Suggestion("XP101", message, f"did you mean `{row.name}`?", unset)
-    reason = own_reason(text if row.kind is FLAG else f"{row.name} {text}")
-    if reason is not None:
-        return Suggestion("XP101", message, help=NO_EQUIVALENT + reason)
-    found = convert(row, Item(row.path, unknown.node, unknown.label)) if row.kind.name == "tokens" else None
-    help = (answer(found).help or "") if isinstance(found, InvalidValue) else ""
-    what = help if help.startswith("write ") else expected(row, unknown.name, text)
-    complete = row.choices or ("`" in what and what != row.kind.phrase) or what.startswith("write ")
-    such = "" if complete else f", such as `{typed(row, None)}`"
-    intended = row.path if row.name == unknown.name else row.name
-    help = f"`{row.path}` decides it: {what}{such}"
-    return Suggestion("XP101", message, f"did you mean `{intended}`?", help, refusing=row.path)
