@@ -40,11 +40,13 @@ UNITS = {
     "s": (1,), "ms": (0.001,), "m": (60, 1e6), "min": (60,), "h": (3600,), "d": (86400,),
 }  # fmt: skip
 """The factors that a unit may stand for."""
+POWER = re.compile(r"\d[ ]?[x×*][ ]?10[ ]?(?:\^|\*\*)?[-⁻]?\w+")
+"""A power of ten in another notation than xpc's: `2×10⁻⁵`, `1x10^-5`."""
 SWITCHES = {"true", "false", "on", "off", "yes", "no", "none", "null", "auto", "never", "epoch"}
 FILLERS = frozenset(re.findall(r"\w+", """
     of the and using with in to a an by at every is set type name params step steps epoch epochs per cent percent as be
     should tokens rows enabled word each config args value file model days hours minutes seconds hour min sec times
-    last total_steps causal_lm gpu deepspeed
+    last total_steps causal_lm gpu deepspeed int float select method
 """))  # fmt: skip
 """Words that say nothing, or only repeat the unit or the kind of a value."""
 CHOICES = {one for row in schema.TABLE for one in row.choices}
@@ -173,6 +175,9 @@ class Edited:
             if "says it" not in self.help or kind not in ("number", "string"):
                 return False
             texts = self.left
+        power = POWER.search(self.before)
+        if power is not None and letters(content) in letters(power[0]):
+            return False
         if self.says(content) or content.lower() in FILLERS | SWITCHES or not letters(content):
             return False
         if kind == "comment":
@@ -207,7 +212,11 @@ class Edited:
             words = {text.lower() for _, text in self.lost}
             in_words = not words.isdisjoint(SWITCHES if content == "0" else {*COUNTED, "half"})
             computed = any(close(one, each) for one in quantities(content) for each in self.results)
+            if content in ("0.9", "0.999") and "betas" in self.help:
+                return False  # the default of the other beta
             return not in_words and not computed and not self.has_number(content, self.written)
+        if f"`on {content}`" in self.help:
+            return False  # the name of a mixture
         return content.lower() not in KNOWN and not similar(content, self.written)
 
     def problems(self) -> Iterator[str]:

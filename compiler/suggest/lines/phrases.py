@@ -318,9 +318,9 @@ def _alone(reader: Reader) -> str:
         return "qlora" if bits[1] == "4" else "lora(bits=8)"
     after = 2 if reader.word(1) == "chat" else 1
     if reader.word(after) == "template" and reader.word(after + 1) not in EQUALS:  # `chatml template`
-        form = rewritten(f"chat_template={reader.word()}", reader.header, reader.method).form or ""
-        reader.at += (after + 1) * bool(form)
-        return form
+        template = rewritten(f"chat_template={reader.word()}", reader.header, reader.method).form or ""
+        reader.at += (after + 1) * bool(template)
+        return template
     if reader.word(1) == "loss" and methods_with(reader.word().lower()):
         reader.at += 2
         return f"loss={reader.word(-2).lower()}"
