@@ -48,7 +48,7 @@ def find_hardware(loaded: MergedSpec, values: dict[Path, Value], model: Model, p
 
             help = hardware_help(f"{name.name}:{name.config}")
         elif isinstance(name, String) and re.fullmatch(r"\d+ ?x ?[\w.-]+|cpu", name.value):
-            help = f"write `hardware {name.value}`, without quotes"
+            help = f"write `hardware {re.sub(' ?x ?', ' x ', name.value, count=1)}`, without quotes"
         problems.report("XP104", "`hardware` takes a count and a GPU, or cpu", label, help=help)
         return Hardware(None, 1, nodes)
     if name.name == "cpu":

@@ -96,7 +96,8 @@ def _first_share(unknown: UnknownName) -> str:
     """The share of the first data source, if the value lists the weights of all sources: `70%` for `interleave_probs =
     [0.7, 0.3]`.
     """
-    weights = re.findall(r"\d*\.\d+|\d+", unknown.typed or "")[:100]
+    # a path such as `"data/pp7_3840"` has no weights
+    weights = re.findall(r"(?<![\w/.])(?:\d*\.\d+|\d+)(?![\w/])", unknown.typed or "")[:100]
     total = sum(map(float, weights))
     return f"{100 * float(weights[0]) / total:.4g}%" if len(weights) > 1 and total > 0 else "50%"
 

@@ -42,7 +42,7 @@ def test_a_number_of_epochs_gets_no_edit(typed: str) -> None:
         ("torch_compile_options = true", "default options"),
         ("parallelism_config_dp_replicate_size = 2", "hsdp(shard=N)"),
         ("ray_num_workers = 4", "hardware 8 x GPU"),
-        ("wandb_run_id = abc", "wandb's environment"),
+        ("wandb_run_id = abc", "wandb reads it from its environment"),
         ('log_dir = "logs"', "trackers write into the folder of `save`"),
         ("max_lora_rank = 64", "vLLM has the adapters of the run"),
         ("vllm_importance_sampling_cap = 2.0", "vllm_importance_sampling_clip_max=2.0"),

@@ -200,7 +200,8 @@ def test_name_of_another_tool_means_the_same_next_to_every_choice_of_its_clause(
                 continue
             plain = typed_after(clause, "", name, value)
             for choice in schema.BY_PATH[clause].choices:
-                if (given := typed_after(clause, choice, name, value)) != plain:
+                given = typed_after(clause, choice, name, value)
+                if given != plain and "does not read it" not in given:
                     other[f"{choice} {name}"] = given
     assert other.keys() == CHOICE_DECIDES.keys()
     assert [one for one, word in CHOICE_DECIDES.items() if word not in other[one]] == []

@@ -265,7 +265,7 @@ def test_a_sweep_says_that_it_cannot_vary_extras(line):
         ('resume_from_checkpoint="out/checkpoint-100"', "leave `resume` out"),
         ("method online_dpo", "no equivalent, because a judge or a reward model compares"),
         ("optimizer adamw {\n  bits = 8\n}", "write `optimizer adamw8bit`"),
-        ('track wandb {\n  group = "a"\n}', "no equivalent, because set it in wandb's environment"),
+        ('track wandb {\n  group = "a"\n}', "no equivalent, because wandb reads it from its environment"),
         ("extra deepspeed {\n  stage = 3\n}", "`strategy` decides it: write `strategy=zero3`"),
     ],
 )

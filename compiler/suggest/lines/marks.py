@@ -274,6 +274,8 @@ def _in_words(found: Diagnostic, source: Source, text: str, span: Span) -> Diagn
     if read is None:
         return None
     message = "settings are written `name = value`, each on its own line"
+    if re.fullmatch(r"[\w.]+[ \t]*=[ \t]*\S+", plain):  # `epochs = 2` is written so
+        message = f"`{clause.partition('=')[0]}` is not a setting of the language"
     length = [f"`for {read.length}` in the first line, after the data"] if read.length else []
     help = "; ".join([f"write {', '.join([*(f'`{one}`' for one in read.forms), *length])}", *read.unclear])
     edits = () if read.length or read.unclear else (Edit(span, "\n".join(read.forms)),)

@@ -119,8 +119,8 @@ def _joined(found: Diagnostic) -> Diagnostic:
         return found
     text = second.source.text
     one, other = CALL.match(text, first.span.start), CALL.match(text, second.span.start)
-    if one is None or other is None or one["clause"] != other["clause"]:
-        return found
+    if one is None or other is None or one["clause"] != other["clause"] or "false" in (one["name"], other["name"]):
+        return found  # `hub = false` has no name that is called `false`
     written = [f"name={each['name']}" if each["name"] else each["settings"].strip() for each in (one, other)]
     if not {*NAME.findall(written[0])}.isdisjoint(NAME.findall(written[1])):
         return found

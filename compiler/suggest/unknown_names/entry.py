@@ -88,7 +88,8 @@ def _as(name: str, unknown: UnknownName, count: int) -> Suggestion:
     """The suggestion for the unknown name, if it stands for the known name `name`."""
     found = unknown_name(evolve(unknown, name=name), count)
     message = found.message.replace(f"`{name[:60]}`", f"`{unknown.name[:60]}`", 1)
-    return evolve(found, message=message, text=found.text or f"did you mean `{name}`?")
+    near = "" if found.help == settings_of(unknown.clause or "") else f"did you mean `{name}`?"
+    return evolve(found, message=message, text=found.text or near)
 
 
 def _of_the_adapter(unknown: UnknownName, found: Suggestion) -> Suggestion:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from xpc.compiler.suggest.likeness import begins, one_mistake, parts
 from xpc.compiler.suggest.meaning import by_letters, is_known, known_words, outcome
@@ -17,9 +17,18 @@ def mistyped(name: str) -> str | None:
     typed = letters(name[:80])
     if len(typed) < 4 or known_words().issuperset(parts(name[:80])):
         return None  # all words are known, so the name is not misspelt: `gpu_count` does not mean `cpu_count`
-    found = [name for one, name in by_letters().items() if -2 < len(one) - len(typed) < 2 and one_mistake(typed, one)]
+    near = (one for length in range(len(typed) - 1, len(typed) + 2) for one in _by_length().get(length, ()))
+    found = [by_letters()[one] for one in near if one_mistake(typed, one)]
     meanings = {outcome(one): one for one in reversed(found or _with_a_known_word(name[:80]))}
     return next(iter(meanings.values())) if len(meanings) == 1 else None
+
+
+@cache
+def _by_length() -> dict[int, list[str]]:
+    out: dict[int, list[str]] = {}
+    for one in by_letters():
+        out.setdefault(len(one), []).append(one)
+    return out
 
 
 def _with_a_known_word(name: str) -> list[str]:

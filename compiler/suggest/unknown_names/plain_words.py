@@ -26,9 +26,10 @@ def in_plain_words(name: str, clause: str) -> str | None:
     """
     ways = [name[:80], *([f"{clause} {name[:80]}"] if clause else [])]
     for way in reversed(ways) if asks(name) else ways:
-        for counted in (True, False):
-            found = _by_content(counted).get(_content(way, counted), [])
-            if len(_content(way, counted=False)) == 1 and not asks(name):
+        content = _content(way)
+        for names, own in zip(_by_content(), (content, content - COUNTERS), strict=True):
+            found = names.get(own, [])
+            if len(content - COUNTERS) == 1 and not asks(name):
                 found = [one for one in found if {one, f"{one}s"} & {*_phrased(way)} and one not in words_of("general")]
             found = [one for one in found if one == without_question(way)] or found
             fewest = min((len(parts(one)) for one in found), default=0)
@@ -50,29 +51,36 @@ def without_question(name: str) -> str:
 
 
 @cache
-def _by_content(counted: bool) -> dict[frozenset[str], list[str]]:
-    """The known names by their words. An entry of no_equivalent.txt that is about the value is no name."""
-    out: dict[frozenset[str], list[str]] = {}
+def _by_content() -> tuple[dict[frozenset[str], list[str]], dict[frozenset[str], list[str]]]:
+    """The known names by their words, and by their words without those such as `num`. An entry of no_equivalent.txt
+    that is about the value is no name.
+    """
+    counted: dict[frozenset[str], list[str]] = {}
+    others: dict[frozenset[str], list[str]] = {}
     for name in by_letters().values():
         if parts(name)[-1] not in ("number", "pair"):
-            out.setdefault(_content(name, counted), []).append(name)
-    return out
+            content = _content(name)
+            counted.setdefault(content, []).append(name)
+            others.setdefault(content - COUNTERS, []).append(name)
+    return counted, others
+
+
+def _content(name: str) -> frozenset[str]:
+    """The words of a name without their endings, and without words that only make a phrase of it."""
+    typed = (re.sub("is(?=e|ing|ation)", "iz", word) for word in words(" ".join(_phrased(name))))
+    return frozenset(ENDING.sub("", word) for word in typed if word not in words_of("phrase_words"))
 
 
 @cache
-def _content(name: str, counted: bool) -> frozenset[str]:
-    """The words of a name without their endings, and without words that only make a phrase of it. If `counted` is
-    false, words such as `num` are also left out.
-    """
-    typed = (re.sub("is(?=e|ing|ation)", "iz", word) for word in words(" ".join(_phrased(name))))
-    fillers = words_of("phrase_words") | (frozenset() if counted else COUNTERS)
-    return frozenset(ENDING.sub("", word) for word in typed if word not in fillers)
+def _phrases() -> re.Pattern[str]:
+    return re.compile("|".join(f" {phrase} " for phrase in mapped("phrases")))
 
 
 def _phrased(name: str) -> list[str]:
     """The words of a name, in which phrases such as `how often` are replaced by a word of names."""
     typed = f" {' '.join(parts(name))} "
-    for phrase, word in mapped("phrases").items():
-        typed = typed.replace(f" {phrase} ", f" {word} ")
+    if _phrases().search(typed):
+        for phrase, word in mapped("phrases").items():
+            typed = typed.replace(f" {phrase} ", f" {word} ")
     digits = " ".join(mapped("numbers").get(one, one) for one in typed.split())
     return re.sub(r"\b(\d+) bits?\b", r"\1bit", digits).split()

@@ -293,7 +293,8 @@ def _guessed_setting(case: Case) -> Suggestion | None:
     found = of_guess(case.unknown, case.guess)
     # a name that is only similar does not mean a setting which cannot have the value
     unlikely = case.guess.likeness < 0.85 and found.refusing not in ("", case.clause)
-    return None if unlikely else found
+    weak = case.guess.likeness < 0.8 and not case.clause  # `reasoning = 1` only resembles `omit_reasoning`
+    return None if unlikely else evolve(found, edit=None) if weak else found
 
 
 def _clause_of_the_value(case: Case) -> Suggestion | None:

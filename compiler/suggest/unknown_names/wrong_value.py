@@ -26,7 +26,8 @@ def wrong_value(row: Setting, unknown: UnknownName, message: str) -> Suggestion:
         return Suggestion("XP101", message, help=hardware_help(text))
     if row.path == "method.rewards" and (form := weighted_rewards(unknown)):
         return Suggestion("XP101", message, help=f"write `{form}`", refusing=row.path)
-    if (known := advice(f"{unknown.name} {text}", "")) is not None:
+    known = advice(f"{unknown.name} {text}", "") or advice(f"{row.name} {text}", "")
+    if known is not None:
         return Suggestion("XP101", message, help=known)
     unset = unset_advice(row, text) or (leave_out(row) if text == "auto" and row.path not in AUTO else "")
     if unset:
