@@ -369,8 +369,8 @@ def _forms(block: Block) -> list[tuple[str | None, str]]:
             out.append((advised.form, advised.help))
         elif clause is None:
             # a name such as `mode` says nothing without the block
-            alone = both if name in words_of("general") and letters(block.name) not in GENERAL else name
-            advised = rewritten(f"{alone}={typed}", block.header, block.method)
+            known_as = both if name in words_of("general") and letters(block.name) not in GENERAL else name
+            advised = rewritten(f"{known_as}={typed}", block.header, block.method)
             # an unknown block does not turn on an adapter: `neftun(alpha=5)` is not `lora(alpha=5)`
             home = clause_of(advised.form or "") if letters(block.name) not in GENERAL else ""
             adapter = home in schema.ADAPTERS and f"{home}.{name}" in schema.BY_PATH

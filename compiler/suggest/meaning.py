@@ -5,7 +5,7 @@ that contains it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 from operator import ne
 
@@ -124,17 +124,8 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
             like = max(like, SAME * _is_the_same(way, one))
             if like < SAME and not exact:
                 typo = letter_likeness(typed, one.letters)
-                other = has_another_word(parts(way), one.parts) or another_number(typed, one.letters)
-                # `adam_epsilon2` is not a misspelt `adam_epsilon`
-                *before, last = parts(way)
-                stem = last.rstrip("0123456789")
-                other = other or (last[-1].isdecimal() and one.parts[-1:] == ((stem,) if stem else tuple(before[-1:])))
-                # nor does `test_after_every`, whose words all are words of names, mean `state_every`
-                shared = 2 * len({*own} & {*one.words}) >= len(own) or {*one.words} <= {*own} or typo > 0.9
-                other = other or (not shared and len(own) > 2 and known_words().issuperset(parts(way)))
-                other = other or _of_other_words(parts(way), one.parts)
-                other = other or typed in words_of("empty") or not words_of("denying").isdisjoint({*one.words} - {*own})
-                typo = 0.0 if other else typo
+                if typo < ENOUGH or (typo > like and _is_another(parts(way), own, typed, one, typo)):
+                    typo = 0.0
                 like = max(like, typo, 0.8 * (one.own and begun == {one.path}))
             if like < (SAME if exact else ENOUGH):
                 continue
@@ -152,6 +143,26 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
             if score > rank:
                 best, rank = Meaning(one.path, one.value, like, one.own or one.argument), score
     return best
+
+
+def _is_another(way: tuple[str, ...], own: Sequence[str], typed: str, one: KnownName, typo: float) -> bool:
+    """Whether a name is another one than the known name to which its letters are similar. `way` are its parts, `own`
+    its words, `typed` its letters, and `typo` says how similar the letters are.
+    """
+    *before, last = way
+    stem = last.rstrip("0123456789")
+    # nor does `test_after_every`, whose words all are words of names, mean `state_every`
+    shared = 2 * len({*own} & {*one.words}) >= len(own) or {*one.words} <= {*own} or typo > 0.9
+    return (
+        has_another_word(way, one.parts)
+        or another_number(typed, one.letters)
+        # `adam_epsilon2` is not a misspelt `adam_epsilon`
+        or (last[-1].isdecimal() and one.parts[-1:] == ((stem,) if stem else tuple(before[-1:])))
+        or (not shared and len(own) > 2 and known_words().issuperset(way))
+        or _of_other_words(way, one.parts)
+        or typed in words_of("empty")
+        or not words_of("denying").isdisjoint({*one.words} - {*own})
+    )
 
 
 def _of_other_words(typed: tuple[str, ...], known: tuple[str, ...]) -> bool:
