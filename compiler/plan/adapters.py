@@ -157,8 +157,8 @@ def in_backward(load: Load) -> float:
     return _copy(load, tuned) * 2 / 3 + unpacked
 
 
-def rotations(layers: Sequence[Linear], blocks: int | None, size: int) -> tuple[int, int]:
-    """Return two numbers for one decoder layer: the number of OFT's parameters, and the number of elements in OFT's
+def rotations(layers: Sequence[Linear], blocks: int | None, size: int) -> tuple[float, float]:
+    """Return two averages over the decoder layers: the number of OFT's parameters, and the number of elements in OFT's
     rotation blocks. A rotation block is a full matrix.
 
     The inputs of a linear layer are divided into `blocks` blocks or, if `blocks` is None, into blocks of `size` inputs.
@@ -171,7 +171,7 @@ def rotations(layers: Sequence[Linear], blocks: int | None, size: int) -> tuple[
         many, wide = (wide, one.inputs // wide) if blocks else (one.inputs // wide, wide)
         params += many * (wide * (wide - 1) // 2) * one.count
         whole += many * wide * wide * one.count
-    return round(params), round(whole)
+    return params, whole
 
 
 def _nearest_divisor(number: int, wanted: int) -> int:

@@ -16,6 +16,7 @@ from xpc.compiler.registry.linear_layers import (
     layer_parameters,
     linear_layers,
     lora_parameters,
+    numbers,
     shared_parameters,
     tables,
 )
@@ -152,15 +153,16 @@ def adapters_of(spec: Spec, element: float) -> Adapters:
     facts = spec.model.facts
     assert facts is not None  # the caller has checked that the model's sizes are known
     rank, kind = spec.get("lora.rank"), "dora" if spec.flag("lora.dora") else "lora" if spec.low_rank else spec.adapter
-    linear, merged = adapter_layers(spec.stack, facts, spec.get("lora.targets"), spec.names("lora.parameters"))
+    within = str(spec.get("lora.within") or "")
+    linear, merged = adapter_layers(spec.stack, facts, spec.get("lora.targets"), spec.names("lora.parameters"), within)
     sites = {one.site for one in linear}
     standing = "all" if not sites <= set(ATTENTION) else "qv" if sites <= {"q", "v", "qkv"} else "qkvo"
-    blocks = shared = 0
+    blocks, shared = 0.0, 0
     if kind == "oft":
         each, blocks = rotations(linear, rank, spec.get("lora.block_size") or 0)
-        params = facts.layers * each
+        params = round(facts.layers * each)
     elif not spec.low_rank:
-        params = facts.layers * layer_parameters(kind, rank or 0, linear)
+        params = round(facts.layers * layer_parameters(kind, rank or 0, linear))
         shared = shared_parameters(rank or 0, linear) if kind == "vera" else 0
     else:
         params = lora_parameters(facts, rank or 0, linear, spec.flag("lora.dora"))
@@ -183,12 +185,15 @@ def _offload(spec: Spec, stage: int) -> int:
 
 def _is_most(spec: Spec) -> bool:
     """Whether the plan is only an upper bound, because a batch may need less memory. True for VeRA, LoHa and MiSS, for
-    fp8, for offloaded activations, for padding-free batches (whose rows may be short), and for some arguments of
-    `extra`.
+    adapters in some of the layers (the plan counts the activations of all), for fp8, for offloaded activations, for
+    padding-free batches (whose rows may be short), and for some arguments of `extra`.
     """
     if spec.text("precision") == "fp8":
         # In fp8, layers save the same inputs as in bf16, but no bf16 copies of float32 weights (measured on a CPU). The
         # plan nevertheless counts these copies.
+        return True
+    named = (str(spec.get("lora.within") or ""), *spec.names("lora.targets"), *spec.names("lora.parameters"))
+    if any(map(any, map(numbers, named))):
         return True
     if spec.adapter in ("vera", "loha", "miss"):
         # VeRA, LoHa and MiSS are planned as if they were LoRA, but they save fewer activations

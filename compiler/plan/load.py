@@ -38,7 +38,7 @@ class Adapters:
     dropout: float = 0.0
     merged: int = 0
     kind: str = "lora"
-    blocks: int = 0
+    blocks: float = 0
     bits: int = 0
     nested: bool = False
     shared: int = 0

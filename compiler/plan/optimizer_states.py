@@ -114,7 +114,7 @@ def _matrices(spec: Spec, facts: ModelFacts) -> Iterator[Linear]:
     if spec.flag("oft"):
         return
     rank = spec.integer("lora.rank")
-    for one in targeted(facts, spec.get("lora.targets")):
+    for one in targeted(facts, spec.get("lora.targets"), str(spec.get("lora.within") or "")):
         if not spec.low_rank:
             yield from _of_layer(spec.adapter, rank, one)
             continue

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from xpc.compiler.registry.family_modules import family_modules
 from xpc.compiler.registry.types import ModelFacts
-from xpc.grammar.record import record
+from xpc.grammar.record import evolve, record
 
 TOKEN_EMBEDDINGS = ("embed_tokens", "wte", "word_embeddings", "embed_in")
 """The names of embeddings that have a row for each token."""
@@ -92,13 +92,35 @@ def _latent_attention(facts: ModelFacts) -> tuple[Linear, ...]:
     )
 
 
-def targeted(facts: ModelFacts, targets: object) -> tuple[Linear, ...]:
+def targeted(facts: ModelFacts, targets: object, within: str = "") -> tuple[Linear, ...]:
     """The linear layers of a decoder layer that `targets` selects. As in PEFT, a target may be only the end of a
     layer's name. If `targets` is not a list, all linear layers are returned.
     """
     if not isinstance(targets, Sequence) or isinstance(targets, str):
         return linear_layers(facts)
-    return tuple(one for one in linear_layers(facts) if any(_means(str(target), one.name) for target in targets))
+    found = (selected(facts, one, tuple(map(str, targets)), within) for one in linear_layers(facts))
+    return tuple(one for one in found if one.count)
+
+
+def selected(facts: ModelFacts, one: Linear, targets: Sequence[str], within: str = "") -> Linear:
+    """A linear layer with the number of its copies that `targets` selects, as an average over the decoder layers. A
+    target, or `within`, may have the number of a decoder layer (`layers.20`) and of an expert (`experts.3`).
+    """
+    having = facts.layers  # the number of decoder layers that have this linear layer
+    if facts.uneven and one.site not in ATTENTION:
+        having = facts.dense_layers if one.name.startswith("mlp.") else facts.layers - facts.dense_layers
+    count = 0.0
+    for layer, expert in {numbers(f"{within}.{target}") for target in targets if _means(target, one.name)}:
+        count += one.count / (having if layer else 1) / (facts.experts if expert else 1)
+    return evolve(one, count=min(one.count, count))
+
+
+def numbers(path: str) -> tuple[str, str]:
+    """The numbers of the decoder layer and of the expert in a path, each "" if the path has no such number."""
+    words = path.split(".")
+    pairs = [(before, word) for before, word in zip(["", *words], words, strict=False) if word.isdecimal()]
+    first, second = ([word for before, word in pairs if (before == "experts") is of] for of in (False, True))
+    return ".".join(first), ".".join(second)
 
 
 def _means(target: str, name: str) -> bool:
@@ -119,18 +141,18 @@ def lora_parameters(facts: ModelFacts, rank: int, layers: Sequence[Linear], dora
     return round(facts.layers * each)
 
 
-def layer_parameters(kind: str, rank: int, layers: Sequence[Linear]) -> int:
-    """The number of trained parameters of VeRA, LoHa or MiSS for these linear layers, in one decoder layer.
+def layer_parameters(kind: str, rank: int, layers: Sequence[Linear]) -> float:
+    """The number of trained parameters of VeRA, LoHa or MiSS for these linear layers, in one decoder layer on average.
 
     For each linear layer, VeRA trains two vectors (one with `rank` elements, one with an element for each output), LoHa
     two pairs of matrices, and MiSS one matrix of rank x outputs. Source: peft 0.21 and 0.17
     `tuners/{vera,loha,miss}/layer.py`.
     """
     if kind == "vera":
-        return round(sum((rank + one.outputs) * one.count for one in layers))
+        return sum((rank + one.outputs) * one.count for one in layers)
     if kind == "loha":
-        return round(sum(2 * rank * (one.inputs + one.outputs) * one.count for one in layers))
-    return round(sum(rank * one.outputs * one.count for one in layers))
+        return sum(2 * rank * (one.inputs + one.outputs) * one.count for one in layers)
+    return sum(rank * one.outputs * one.count for one in layers)
 
 
 def shared_parameters(rank: int, layers: Sequence[Linear]) -> int:

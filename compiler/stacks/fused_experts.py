@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xpc.compiler.registry.linear_layers import ATTENTION, Linear, linear_layers, targeted
+from xpc.compiler.registry.linear_layers import ATTENTION, Linear, linear_layers, selected, targeted
 from xpc.compiler.registry.types import ModelFacts
 from xpc.compiler.stacks import Stack
 from xpc.compiler.stacks.modules import LORA, modules
@@ -69,7 +69,7 @@ def expert_parameters(facts: ModelFacts) -> float:
 
 
 def adapter_layers(
-    stack: Stack, facts: ModelFacts, targets: object, parameters: Sequence[str] = ()
+    stack: Stack, facts: ModelFacts, targets: object, parameters: Sequence[str] = (), within: str = ""
 ) -> tuple[tuple[Linear, ...], int]:
     """Return a pair for one decoder layer: the linear layers that get adapters, and the number of weights in stacked
     parameters that get adapters.
@@ -79,34 +79,36 @@ def adapter_layers(
     has twice the rank if `targets` contains gate or up, and the plain rank if `gate_up_proj` is only in `parameters`.
     With all-linear, a router that is a linear layer also gets an adapter, and an MLP outside of the experts gets none.
     """
+    weights = targeted(facts, [one.removesuffix(".weight") for one in parameters])
     if not facts.experts:
-        return targeted(facts, targets), 0
+        return (*targeted(facts, targets, within), *weights), 0
     listed: tuple[str, ...] | None = tuple(map(str, targets)) if isinstance(targets, tuple) else None
     ends = {one.rpartition(".")[2] for one in listed or ()}
     # `targets` may contain the names that mixtral's layers had in transformers 4
     if listed is not None and facts.model_type == "mixtral":
-        listed = (*listed, *(new for new, old in zip(NAMES, OLD_NAMES, strict=True) if old in ends))
-    found = targeted(facts, listed)
+        renamed = dict(zip(OLD_NAMES, NAMES, strict=True))
+        listed = tuple(one[: -len(last)] + renamed.get(last, last) for one in listed for last in [one.split(".")[-1]])
+    found = targeted(facts, listed, within)
     sparse = 1 - facts.dense_layers / facts.layers if facts.uneven else 1
     router = Linear("gate", "router", facts.hidden, facts.experts, sparse)
     gates = (kinds for path, kinds in modules(stack.name, facts.model_type).items() if path.endswith(".gate"))
     linear = facts.model_type in FAMILIES and any(LORA in kinds for kinds in gates)
-    routed = (router,) if linear and (listed is None or "gate" in ends) else ()
+    routed: tuple[Linear, ...] = ()
+    if linear and (listed is None or "gate" in ends):
+        routed = (router if listed is None else selected(facts, router, listed, within),)
     if not stacked(stack, facts):
         return (*found, *routed), 0
-    out = [*(one for one in found if one.site in ATTENTION), *routed]
+    out = [*(one for one in (*found, *weights) if one.site in ATTENTION), *routed]
     hidden, inner, many = facts.hidden, facts.intermediate, facts.experts
-    pair, down = 0, 0
-    if names(stack, facts.model_type):
-        sites = {one.site for one in found}
-        pair, down = 2 * bool(sites & {"gate", "up"}), int("down" in sites)
-    for name in parameters:
-        pair, down = max(pair, name.endswith("gate_up_proj")), max(down, name.endswith("down_proj"))
+    sites = {one.site for one in found} if names(stack, facts.model_type) else set()
+    pair = bool(sites & {"gate", "up"})
+    stacks = [*parameters, *["gate_up_proj"] * pair, *["down_proj"] * ("down" in sites)]
     merged = 0
-    if pair:
-        out.append(Linear("gate_up_proj", "gate_up", hidden, 2 * inner, pair * many * sparse))
-        merged += many * hidden * 2 * inner
-    if down:
-        out.append(Linear("down_proj", "down", inner, hidden, many * sparse))
-        merged += many * inner * hidden
+    for one in (
+        Linear("gate_up_proj", "gate_up", hidden, 2 * inner, (1 + pair) * many * sparse),
+        Linear("down_proj", "down", inner, hidden, many * sparse),
+    ):
+        if (adapter := selected(facts, one, stacks)).count:
+            out.append(adapter)
+            merged += many * one.inputs * one.outputs
     return tuple(out), merged

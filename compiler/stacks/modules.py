@@ -21,7 +21,7 @@ the path is a parameter with stacked experts.
 """
 EXPERTS, SHARED = "the experts", "the shared expert"
 """Two of the parts of a mixture of experts that the function `part` can return."""
-DENSE = re.compile(r"\.(?:mlp|mlps\.N|feed_forward|mixer)\.(?:gate|up|down)_proj$")
+DENSE = re.compile(r"\.(?:mlp|mlps\.\w+|feed_forward|mixer)\.(?:gate|up|down)_proj$")
 """Matches the path of a linear layer of a plain MLP, which does not belong to an expert."""
 
 
@@ -50,8 +50,28 @@ def ends(target: str, among: Iterable[str]) -> bool:
     """Whether a target is one of the paths or, as in PEFT, the end of one: `q_proj` and `self_attn.q_proj` are ends of
     `model.layers.N.self_attn.q_proj`.
     """
-    name = re.sub(r"(?<![^.])\d+(?![^.])", "N", target)
+    name = _unnumbered(target)
     return any(path == name or path.endswith(f".{name}") for path in among)
+
+
+def _unnumbered(name: str) -> str:
+    return re.sub(r"(?<![^.])\d+(?![^.])", "N", name)
+
+
+def numbered(path: str, target: str, within: str = "") -> str:
+    """A path that `target` inside of `within` selects, with their numbers: `layers.20.self_attn.q_proj` of
+    `model.layers.N.self_attn.q_proj`. "" if they do not select the path.
+    """
+    if not ends(target, (path,)):
+        return ""
+    before = path[: len(path) - len(_unnumbered(target))]
+    if within:
+        name = _unnumbered(within)
+        start = f".{before}".rfind(f".{name}.")
+        if start < 0:
+            return ""
+        before = before[:start] + within + before[start + len(name) :]
+    return before + target
 
 
 def last_names(among: Iterable[str]) -> tuple[str, ...]:

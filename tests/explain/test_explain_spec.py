@@ -100,6 +100,12 @@ def test_targets_are_shown_with_their_modules(tmp_path):
     assert "o_proj" not in shown
 
 
+@pytest.mark.parametrize("written", ["targets=[layers.20.self_attn.q_proj]", "targets=[q_proj], within=layers.20"])
+def test_targets_in_one_layer_are_shown_with_its_number(written, tmp_path):
+    shown = explained(spec(f"lora({written})"), ":lora.targets", tmp_path)
+    assert shown.endswith("\n  adapts model.layers.20.self_attn.q_proj\n")
+
+
 def test_a_spec_with_errors_says_so(tmp_path):
     done = xpc("explain", "t.xp", cwd=put(tmp_path, {"t.xp": spec(batch="gbs=512 micro=11")}))
     assert done.returncode == 1

@@ -12,8 +12,15 @@ from points import SITES
 from xpc.compiler.plan import adapters, coefficients
 from xpc.compiler.plan.load import Adapters, Load
 from xpc.compiler.plan.memory import memory
-from xpc.compiler.registry.linear_layers import layer_parameters, linear_layers, shared_parameters
+from xpc.compiler.registry.linear_layers import (
+    layer_parameters,
+    linear_layers,
+    lora_parameters,
+    shared_parameters,
+    targeted,
+)
 from xpc.compiler.stacks import STACKS
+from xpc.runtime.features.model.adapters import _inside_module
 
 RANK, BLOCK = 6, 8
 SHAPE = (96, 128, 8, 2, 16, 6, 2)
@@ -190,6 +197,26 @@ def test_rotations_have_the_parameters_that_peft_makes(blocks: int | None, size:
     model = peft.get_peft_model(oracle.built("qwen2", SHAPE, 2, "sdpa", oracle.torch.bfloat16), config)
     trained = sum(one.numel() for one in model.parameters() if one.requires_grad)
     assert trained == facts.layers * adapters.rotations(linear_layers(facts), blocks, size)[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("targets", "within"),
+    [(["layers.1.self_attn.q_proj"], ""), (["q_proj"], "layers.1"), (["1.mlp.up_proj", "o_proj"], "")],
+)
+def test_adapters_of_one_layer_have_the_parameters_that_peft_makes(targets: list[str], within: str) -> None:
+    oracle, peft = pytest.importorskip("oracle"), pytest.importorskip("peft")
+    facts = oracle.facts("qwen2", SHAPE, 3)
+    layers = targeted(facts, targets, within)
+    kinds = {kind: facts.layers * layer_parameters(kind.lower(), RANK, layers) for kind in ("Vera", "LoHa", "Miss")}
+    kinds |= {"Lora": lora_parameters(facts, RANK, layers), "OFT": facts.layers * adapters.rotations(layers, 4, 0)[0]}
+    for kind, planned in kinds.items():
+        names = _inside_module(within, targets) if within else targets
+        sizes = {"r": 4, "oft_block_size": 0} if kind == "OFT" else {"r": RANK}
+        config = getattr(peft, f"{kind}Config")(target_modules=names, **sizes)
+        model = peft.get_peft_model(oracle.built("qwen2", SHAPE, 3, "sdpa", oracle.torch.bfloat16), config)
+        trained = sum(one.numel() for one in model.parameters() if one.requires_grad)
+        assert planned == pytest.approx(trained, abs=1e-6), kind
 
 
 @pytest.mark.slow

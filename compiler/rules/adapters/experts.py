@@ -10,7 +10,7 @@ from xpc.compiler.rules.core.conditions import adapters
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks.fused_experts import names
-from xpc.compiler.stacks.modules import EXPERTS, LORA, PARAMETER, ends, part, paths, possible
+from xpc.compiler.stacks.modules import EXPERTS, LORA, PARAMETER, ends, numbered, part, paths, possible
 
 WHEN = adapters
 
@@ -68,23 +68,20 @@ def parts_of_a_mixture(spec: Spec) -> Iterator[Finding]:
 
 def adapted_paths(spec: Spec) -> tuple[str, ...]:
     """The paths of the modules that get an adapter, such as `layers.N.mlp.gate_proj`, where N stands for any layer
-    number. Empty for an unknown family.
+    number that neither the target nor `within` states. Empty for an unknown family.
     """
-    targets = spec.get("lora.targets")
+    targets, within = spec.get("lora.targets"), str(spec.get("lora.within") or "")
     known = possible(spec.stack.name, spec.model.model_type, spec.model.config)
     legal = paths(known, adaptable(spec))
     if isinstance(targets, tuple):
-        return tuple(path for path in legal if _named(path, targets))
+        found = (numbered(path, str(target), within) for path in legal for target in targets)
+        return tuple(dict.fromkeys(path for path in found if path))
     return tuple(path for path in legal if not _in_table(path))
 
 
 def _in_table(path: str) -> bool:
     """Whether a path names the embeddings or the output head. The target `all-linear` includes neither of the two."""
     return path.rpartition(".")[2] in TABLES
-
-
-def _named(path: str, targets: tuple[object, ...]) -> bool:
-    return any(ends(str(one), (path,)) for one in targets)
 
 
 def _is_plain(target: object, legal: tuple[str, ...]) -> bool:
