@@ -17,6 +17,7 @@ from xpc.compiler.registry.linear_layers import (
     linear_layers,
     lora_parameters,
     numbers,
+    selected,
     shared_parameters,
     tables,
 )
@@ -24,6 +25,7 @@ from xpc.compiler.registry.types import ModelFacts
 from xpc.compiler.spec import Spec
 from xpc.compiler.spec.adapter_dtype import adapter_dtype, norms_widened, tables_dtype
 from xpc.compiler.stacks.fused_experts import adapter_layers, expert_parameters, stacked
+from xpc.compiler.stacks.modules import LORA, numbered, paths, possible
 from xpc.grammar.record import evolve
 
 TYPE_CHECKING = False
@@ -167,12 +169,28 @@ def adapters_of(spec: Spec, element: float) -> Adapters:
     else:
         params = lora_parameters(facts, rank or 0, linear, spec.flag("lora.dora"))
     saved, table = spec.names("lora.modules_to_save"), facts.vocab * facts.hidden
-    params += tables(saved) * table
+    params += tables(saved) * table + _weights_within(spec, facts, saved)
     return Adapters(
         standing, rank or 0, params, 4 if element == 4 else 2, linear, spec.get("lora.dropout") or 0.0, merged,
         kind, blocks, spec.bits or 0, spec.flag("lora.double_quant"), shared,
         table if {*HEADS} & {name.rpartition(".")[2] for name in saved} else 0,
     )  # fmt: skip
+
+
+def _weights_within(spec: Spec, facts: ModelFacts, modules: tuple[str, ...]) -> int:
+    """The number of weights of the linear layers in these modules, such as `mlp` or `layers.20.self_attn`. 0 for a
+    mixture of experts and for an unknown family. Norms and biases count as 0.
+    """
+    if not modules or facts.experts:
+        return 0
+    known, count = paths(possible(spec.stack.name, spec.model.model_type, spec.model.config), LORA), 0.0
+    for one in linear_layers(facts):
+        inside = [path.split(".") for path in known if path.endswith(f".{one.name}")]
+        parts = [".".join(words[:end]) for words in inside for end in range(1, len(words) + 1)]
+        found = [numbered(part, name) for part in parts for name in modules]
+        trained = selected(facts, one, [f"{path}.{one.name}" for path in found if path])
+        count += trained.count * one.inputs * one.outputs
+    return round(facts.layers * count)
 
 
 def _offload(spec: Spec, stage: int) -> int:

@@ -42,6 +42,7 @@ def test_the_plan_counts_the_states_that_a_checkpoint_has(name: str) -> None:
 
 
 ONE_LAYER = 8 * (896 + 896)
+MLP = 3 * 896 * 4864
 
 
 @pytest.mark.parametrize(("adapters", "trained"), [
@@ -51,6 +52,10 @@ ONE_LAYER = 8 * (896 + 896)
     ("lora(rank=8, targets=[layers.3.self_attn.q_proj, layers.20.self_attn.q_proj])", 2 * ONE_LAYER),
     ("lora(rank=8, targets=[layers.20.self_attn.q_proj, q_proj])", 24 * ONE_LAYER),
     ("lora(rank=8, targets=[q_proj], parameters=[layers.20.self_attn.o_proj.weight])", 25 * ONE_LAYER),
+    ("lora(rank=8, targets=[q_proj], modules_to_save=[layers.20.mlp])", 24 * ONE_LAYER + MLP),
+    ("lora(rank=8, targets=[q_proj], modules_to_save=[mlp])", 24 * (ONE_LAYER + MLP)),
+    ("lora(rank=8, targets=[q_proj], modules_to_save=[layers.3.mlp.up_proj])", 24 * ONE_LAYER + MLP // 3),
+    ("lora(rank=8, targets=[q_proj], modules_to_save=[norm])", 24 * ONE_LAYER),
     ("vera(rank=8, targets=[layers.20.self_attn.q_proj])", 8 + 896),
     ("oft(block_size=8, targets=[layers.20.self_attn.q_proj])", 896 // 8 * 28),
     ("loha(rank=8, targets=[layers.20.self_attn.q_proj])", 2 * ONE_LAYER),
