@@ -75,7 +75,7 @@ were in the list from the beginning.
       5th list  82.9 % of 146            1
       6th list  91.3 % of 115            none
 
-`swept` is not in the table: its names were written after their helps had been corrected. Nor are `57` and `58`: their
+`swept` is not in the table: its names were written after their helps had been corrected. Nor is `57`: its
 answers were judged when they were printed, and not written before.
 
 The lists from 20 on were written after the compiler recognized typing mistakes in the names of every tool.
