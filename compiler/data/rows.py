@@ -168,7 +168,10 @@ def first_columns(path: str, head: bytes) -> list[str] | None:
     if lower.endswith(".csv"):
         import csv  # imported only here, because few specs have CSV files
 
-        return next(csv.reader([text.partition("\n")[0]]), [])
+        try:
+            return next(csv.reader([text.partition("\n")[0]]), [])
+        except csv.Error:  # a name of more than 131,072 characters
+            return []
     if not lower.endswith((".json", ".jsonl")):
         return None
     start = text.find("{")

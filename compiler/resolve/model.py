@@ -276,8 +276,7 @@ def _incomplete(folder: str, weights: str, workspace: Workspace) -> tuple[str, s
             shards = {*json.loads(workspace.read(f"{folder}/{weights}").data)["weight_map"].values()}
             names = sorted(name for name in shards if "/" not in name)
         present = [name for name in names if workspace.kind(f"{folder}/{name}")]
-        small = [name for name in present if workspace.size(f"{folder}/{name}") < len(POINTER) * 8]
-        pointer = next((one for one in small if workspace.read(f"{folder}/{one}").data.startswith(POINTER)), None)
+        pointer = next((name for name in present if _is_pointer(f"{folder}/{name}", workspace)), None)
     except (Unreadable, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return f"`{folder[:80]}/{weights}` cannot be read", "copy the model's folder again"
     if pointer is not None:
@@ -287,6 +286,14 @@ def _incomplete(folder: str, weights: str, workspace: Workspace) -> tuple[str, s
         message = f"`{folder[:80]}` has {len(present)} of the {len(names)} files of the model's weights"
         return message, f"copy or download the others, such as `{missing[:80]}`"
     return None
+
+
+def _is_pointer(path: str, workspace: Workspace) -> bool:
+    """Whether a file is a pointer of Git LFS. False for a file of an earlier commit whose contents are not here."""
+    try:
+        return workspace.size(path) < len(POINTER) * 8 and workspace.read(path).data.startswith(POINTER)
+    except Unreadable:
+        return False
 
 
 def _no_config(path: str, why: str, workspace: Workspace) -> tuple[str, str]:

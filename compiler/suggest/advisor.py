@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xpc.compiler import stacks
 from xpc.compiler.language.advisor import Advisor, Suggestion, UnknownName
 from xpc.compiler.language.items import Item
 from xpc.compiler.language.schema import BY_PATH, SOURCE_SETTINGS
@@ -75,8 +76,6 @@ class Suggestions(Advisor):
         """The legal value for a target or a GPU in several words: `trl 1.16` becomes `trl-1.16`. None if there is no
         such value.
         """
-        from xpc.compiler import stacks
-
         if clause == "hardware":
             from xpc.compiler.suggest.lines.notations import machines
 

@@ -12,13 +12,10 @@ from xpc.grammar.diagnostic import Diagnostic, Edit
 from xpc.grammar.record import evolve
 from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Span
-from xpc.grammar.tree import Call
-from xpc.grammar.tree import Setting as Assigned
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from xpc.compiler.language.items import Item
-    from xpc.grammar.tree import Value
+    pass
 
 NAMES = frozenset((*CLAUSES, *bare_choices(), *(row.name for row in TABLE)))
 WORDS = re.compile(r"(?:[ \t]+[\w.%-]+)+(?=[ \t]*(?:[,)}#\n]|$))")
@@ -180,17 +177,3 @@ def _takes(name: str) -> str:
     rows = [one for one in TABLE if one.name == name]
     forms = {f"`{name}` takes {in_words(one)}, such as `{name} = {example(one)}`" for one in rows}
     return forms.pop() if len(forms) == 1 else ""
-
-
-def call_of_python(row: Setting, item: Item, node: Value | None, typed: str) -> tuple[str] | None:
-    """The help for `optimizer = AdamW(lr=1e-5)` and `lora = dict(rank=8)`: a clause with its settings."""
-    if not isinstance(node, Call) or not row.head or not node.args:
-        return None
-    from xpc.compiler.suggest.meaning import choice
-
-    chosen = choice(row, node.name.text.rpartition(".")[2]) if row.choices else None
-    if chosen == node.name.text or (chosen is None and node.name.text != "dict"):
-        return None
-    settings = [item.label.source.slice(one.span) for one in node.args if isinstance(one, Assigned)]
-    arguments = f"({', '.join(settings)})" if settings else ""
-    return (f"write `{row.name}{'' if chosen is None else f' {chosen}'}{arguments}`",)

@@ -21,9 +21,9 @@ from xpc.compiler.suggest.converted_values import (
     methods_with,
 )
 from xpc.compiler.suggest.converted_values import legal as in_words
-from xpc.compiler.suggest.joined_values import call_of_python
 from xpc.compiler.suggest.known_names import known_choice
 from xpc.compiler.suggest.lines.notations import holdout_help, notation
+from xpc.compiler.suggest.meaning import choice
 from xpc.compiler.suggest.no_equivalent import advice, no_such_choice, pair_advice
 from xpc.compiler.suggest.numbers import fraction
 from xpc.compiler.suggest.tables import examples, mapped, words_of
@@ -32,6 +32,7 @@ from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.record import evolve
 from xpc.grammar.source import Span
 from xpc.grammar.tree import Call, Count, List, Number, Ref, String, Value
+from xpc.grammar.tree import Setting as Assigned
 
 ONE = (
     "int", "tokens", "real", "choice", "duration", "every", "share", "steps_or_share", "real_or_share", "rows_or_share",
@@ -69,7 +70,7 @@ def answer(wrong: InvalidValue) -> Diagnostic:
         at = Label(at.source, at.span, f"a number{limits or ' that is finite and below 2^63'}")
     typed = "" if node is None else item.label.source.slice(node.span).strip('"').lower()
     steps = (
-        call_of_python, _unset_value, _plain_form, _setting_of_a_flag, _setting_of_save, _several_runs,
+        _call_of_python, _unset_value, _plain_form, _setting_of_a_flag, _setting_of_save, _several_runs,
     )  # fmt: skip
     for step in steps:
         found = step(row, item, node, typed)
@@ -155,7 +156,6 @@ def _several_runs(row: Setting, item: Item, node: Value | None, typed: str) -> H
 
 def _choice(wrong: InvalidValue, row: Setting, item: Item, node: Ref, at: Label) -> Diagnostic:
     from xpc.compiler.suggest.flag_values import offloaded
-    from xpc.compiler.suggest.meaning import choice
 
     corrected = partial(report, wrong.code, wrong.message, at)
     one_of = "write one of " + ", ".join(row.choices)
@@ -238,8 +238,6 @@ def intended(row: Setting, item: Item, node: Value | None) -> str | None:
         return None
     if kind in ("names", "tasks") and isinstance(node, Ref | String) and typed not in SWITCHES:
         return f"[{typed}]"
-    from xpc.compiler.suggest.meaning import choice
-
     if kind == "choices" and isinstance(node, List) and all(isinstance(one, String) for one in node.items):
         names = [choice(row, one.value) for one in node.items if isinstance(one, String)]
         return f"[{', '.join(filter(None, names))}]" if names and all(names) else None
@@ -323,3 +321,15 @@ def _listed_example(path: str) -> str:
     form = rf"\bfor (\S+) {name}" if clause == "train" else rf"\b{name}={EXAMPLE}" if clause else rf"{name} {EXAMPLE}"
     match = re.search(form, examples().get(path, ""))
     return match[1] if match is not None else ""
+
+
+def _call_of_python(row: Setting, item: Item, node: Value | None, typed: str) -> tuple[str] | None:
+    """The help for `optimizer = AdamW(lr=1e-5)` and `lora = dict(rank=8)`: a clause with its settings."""
+    if not isinstance(node, Call) or not row.head or not node.args:
+        return None
+    chosen = choice(row, node.name.text.rpartition(".")[2]) if row.choices else None
+    if chosen == node.name.text or (chosen is None and node.name.text != "dict"):
+        return None
+    settings = [item.label.source.slice(one.span) for one in node.args if isinstance(one, Assigned)]
+    arguments = f"({', '.join(settings)})" if settings else ""
+    return (f"write `{row.name}{'' if chosen is None else f' {chosen}'}{arguments}`",)

@@ -14,7 +14,7 @@ from xpc.compiler import registry
 from xpc.compiler.language.codes import report
 from xpc.compiler.language.kinds import FLAG
 from xpc.compiler.suggest.likeness import letter_likeness
-from xpc.compiler.suggest.no_equivalent import loose_reason
+from xpc.compiler.suggest.no_equivalent import advice, loose_reason, own_reason
 from xpc.grammar.diagnostic import ERROR, WARNING, Diagnostic, Edit, Label
 from xpc.grammar.nearest import letters, nearest
 from xpc.grammar.record import evolve, record
@@ -358,7 +358,6 @@ def _data_setting(node: Ref, label: Label) -> Diagnostic | None:
     """
     from xpc.compiler.language.schema import BY_PATH
     from xpc.compiler.suggest.meaning import meaning
-    from xpc.compiler.suggest.no_equivalent import advice, own_reason
 
     help, name = advice(node.name, ""), node.name[:80]
     found = meaning(name, "data", exact=True) if help is None and node.is_name else None

@@ -120,6 +120,7 @@ def test_files_that_a_spec_names_are_never_run(tmp_path: Path) -> None:
         "tiny/config.json": json.dumps({**CONFIG, "auto_map": {"AutoConfig": "evil.Config"}}),
         "tiny/evil.py": PYTHON,
         "tiny/chat_template.jinja": TEMPLATE,
+        "tiny/model.safetensors": b"w" * 4000,
         "tiny/pytorch_model.bin": b"cos\nsystem\n(S'touch " + MARK.encode() + b"'\ntR.",
         "rows.jsonl": ROW,
         "sitecustomize.py": PYTHON,

@@ -46,7 +46,7 @@ SWITCHES = {"true", "false", "on", "off", "yes", "no", "none", "null", "auto", "
 FILLERS = frozenset(re.findall(r"\w+", """
     of the and using with in to a an by at every is set type name params step steps epoch epochs per cent percent as be
     should tokens rows enabled word each config args value file model days hours minutes seconds hour min sec times
-    last total_steps causal_lm gpu deepspeed int float select method
+    last total_steps causal_lm gpu deepspeed int float select method split
 """))  # fmt: skip
 """Words that say nothing, or only repeat the unit or the kind of a value."""
 CHOICES = {one for row in schema.TABLE for one in row.choices}

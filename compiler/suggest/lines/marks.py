@@ -130,6 +130,8 @@ def _of_prose(inside: Sequence[Diagnostic], source: Source, start: int, end: int
     """
     text = source.text[start:end]
     words = text.split()
+    if not words:
+        return None
     plain = PROSE.fullmatch(text) is not None and words[0] not in outer_names() and words[0] not in CLAUSES
     least = 4 if any(one.edits for one in inside) or words[0] in words_of("empty") else 6
     if not plain or len(words) < least or COMMAND.match(text) or " -" in text:

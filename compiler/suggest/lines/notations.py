@@ -181,7 +181,7 @@ def _of_epoch(row: Setting, value: str, text: str) -> str | None:
     )
 
 
-def _pairs(inner: str) -> str | None:
+def _columns(inner: str) -> str | None:
     """The columns of a mapping, in the order of the parts of a row: `question, answer` for `completion: answer, prompt:
     question`, and also for `answer: completion, question: prompt`.
     """
@@ -201,7 +201,7 @@ def _list(row: Setting, value: str) -> str | None:
         return "[" + ", ".join(f'"{one}"' for one in tokens) + "]" if plain else None
     inner = BRACKETS.sub("", value.strip("\"'")).strip()
     if row.path == "data.columns" and re.fullmatch(r"(\"?\w+\"?\s*(?:[:=]>?|->)\s*\"?\w+\"?(,\s*|$))+", inner):
-        inner = re.sub(r"[-=]>", ",", inner) if inner.count(">") == 1 else _pairs(inner) or inner
+        inner = re.sub(r"[-=]>", ",", inner) if inner.count(">") == 1 else _columns(inner) or inner
     if row.path == "optimizer.betas" and re.search(r"1\"? ?[:=].*2\"? ?[:=]", inner):
         inner = re.sub(r"\"?\b[a-zβ_]*[12]\"? ?[:=] ?", "", inner)  # `beta1=0.9, beta2=0.95`
     parts = [one.strip("\"'- ") for one in re.split(r"\s*[,;|&+:/]\s*|\s+and\s+|\s+", inner.strip())]
