@@ -349,9 +349,10 @@ def _forms(block: Block) -> list[tuple[str | None, str]]:
     # suggest nothing in `launch`: most of its settings are legal with one scheduler only, and another tool's block does
     # not name the scheduler
     clause = None if clause == "launch" else clause
-    switch = schema.BY_PATH.get(intended.path) if (intended := meaning(block.name, exact=True)) is not None else None
+    intended = meaning(block.name, exact=True) if clause is None else None
+    switch = None if intended is None else schema.BY_PATH.get(intended.path)
     alone = switch is not None and switch.kind is FLAG and switch.path.count(".") == 1
-    if clause is None and switch is not None and alone and not any(schema.children(switch.path)):
+    if switch is not None and alone and not any(schema.children(switch.path)):
         clause = switch.path.partition(".")[0]  # `dora(rank=16)` is `lora(dora, rank=16)`
         out.append((f"{clause}({switch.name})", ""))
     remaining: list[tuple[str, str]] = []

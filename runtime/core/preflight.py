@@ -104,8 +104,8 @@ def versions(bundle: Bundle) -> list[str]:
     for name, pinned in bundle.pins.items():
         there = machine.plain(machine.installed(name) or "")
         if there != machine.plain(pinned):
-            found.append(f"{name} {there} is installed, and this bundle is for {pinned}")
-            found[-1] = found[-1] if there else f"{name} {pinned} is not installed"
+            another = f"{name} {there} is installed, and this bundle is for {pinned}"
+            found.append(another if there else f"{name} {pinned} is not installed")
     if found:
         found[-1] += f" ({sys.executable} -m pip install -r requirements.txt)"
     return found

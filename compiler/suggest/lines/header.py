@@ -84,14 +84,6 @@ class _Rewrite:
     unclear: tuple[str, ...]
 
 
-def with_settings(line: str) -> str | None:
-    """A first line with its settings in xpc's notation. None if some words are not understood, or may mean several
-    settings.
-    """
-    rewrite = _form(line)
-    return None if rewrite is None or rewrite.unclear else rewrite.sentence + rewrite.comment
-
-
 def _has_a_choice(found: Diagnostic) -> bool:
     """Whether a word may belong to two clauses, so that the user must choose: `micro=8` after `eval split=test` may
     belong to `eval` or to `batch`.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 
@@ -36,25 +37,31 @@ def answers(run: Any) -> dict[str, Any]:
 
 def smoothing(run: Any) -> dict[str, Any]:
     """Whether label smoothing changes the loss of the first batch."""
-    trainer = run.trainer
-    trainer.model.eval()
-    shift_reference(trainer)
-    batch = _first(trainer)
-    smoothed = _loss(trainer, batch).item()
-    trainer.label_smoothing = 0.0
-    trainer.label_smoother = None
-    return {"read": abs(_loss(trainer, batch).item() - smoothed) > 1e-6}
+
+    def off(trainer: Any) -> None:
+        trainer.label_smoothing, trainer.label_smoother = 0.0, None
+
+    return {"read": _difference(run, off) > 1e-6}
 
 
 def modulated(run: Any) -> dict[str, Any]:
     """Whether `discopop_tau` changes the loss of the first batch."""
+
+    def larger(trainer: Any) -> None:
+        trainer.args.discopop_tau *= 5
+
+    return {"read": _difference(run, larger) > 1e-7}
+
+
+def _difference(run: Any, change: Callable[[Any], None]) -> float:
+    """By how much a change of the trainer changes the loss of the first batch."""
     trainer = run.trainer
     trainer.model.eval()
     shift_reference(trainer)
     batch = _first(trainer)
-    loss = _loss(trainer, batch).item()
-    trainer.args.discopop_tau *= 5
-    return {"read": abs(_loss(trainer, batch).item() - loss) > 1e-7}
+    before = _loss(trainer, batch).item()
+    change(trainer)
+    return abs(float(_loss(trainer, batch).item()) - before)
 
 
 def terms(run: Any) -> dict[str, Any]:
