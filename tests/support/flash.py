@@ -86,13 +86,13 @@ def install() -> None:
             if hasattr(module, name):
                 setattr(module, name, yes)
     if hasattr(kernels, "lazy_import_flash_attention"):
-        own: Any = (flash_attn_func, flash_attn_varlen_func, None, None)
+        own: Any = (flash_attn_func, flash_attn_varlen_func, kernels._pad_input, kernels._unpad_input)
         if hasattr(kernels, "FLASH_ATTENTION_COMPATIBILITY_MATRIX"):  # transformers 5
             from transformers.integrations import flash_attention
 
             for version in (2, 3):
                 kernels.FLASH_ATTENTION_COMPATIBILITY_MATRIX[version]["general_availability_check"] = yes
-            own = (*own, None)
+            own = (*own[:2], None, *own[2:])  # the third one reads a cache of keys and values
             modeling_utils.PreTrainedModel._flash_attn_import_error = lambda *_, **__: None
             modeling_utils.PreTrainedModel._flash_attn_can_dispatch = _declared
             flash_attention.get_target_dtype = lambda *_, **__: torch.float32

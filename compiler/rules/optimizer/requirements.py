@@ -229,9 +229,8 @@ def _fails(spec: Spec, name: str) -> bool:
     if spec.zero_stage:
         if name == "stable_adamw":
             return spec.zero_stage == 3
-        # Adagrad does not fail with adapters, because adapters are a single group of parameters. If Adagrad is
-        # offloaded, DeepSpeed uses another optimizer instead, and the rule XP406 reports this.
-        adagrad = name == "adagrad" and not spec.lora and spec.text("strategy.offload") == "none"
+        # If Adagrad is offloaded, DeepSpeed uses another optimizer instead, and the rule XP406 reports this.
+        adagrad = name == "adagrad" and not _one_group(spec) and spec.text("strategy.offload") == "none"
         return adagrad or name in LOW_RANK or name in FUSED
     if spec.text("strategy") == "fsdp1" or not spec.stack.facts.fsdp2:
         return name in LOW_RANK
@@ -239,6 +238,15 @@ def _fails(spec: Spec, name: str) -> bool:
     return name in ("adafactor", "galore_adafactor", *PACKAGES["apollo"]) or (
         name in ("adagrad", "galore_adamw") and states
     )
+
+
+def _one_group(spec: Spec) -> bool:
+    """Whether all trained weights have the same learning rate and weight decay, because DeepSpeed builds Adagrad again
+    with a single group. This holds for adapters without `lr_ratio`, unless norms are trained, too, which transformers
+    does not decay. Source: transformers `get_decay_parameter_names`; DeepSpeed `initialize_optimizer_states`.
+    """
+    norms = any("norm" in name for name in spec.names("lora.modules_to_save"))
+    return spec.lora and spec.get("lora.lr_ratio") is None and not norms
 
 
 @rule("XP225", "projection-of-adapters", "warning")
