@@ -267,6 +267,8 @@ def _file(row: Setting, node: Value, typed: str) -> str | None:
     if isinstance(node, String) and re.search(r"\s|[{}]", node.value):
         return None  # a template or a command, and not the name of its file
     if isinstance(node, String):
+        if row.kind.name == "file" and not re.search(r"\.[A-Za-z]\w*$", node.value):
+            return None  # `model_config = "org/model"` names a repository
         # the text may name a built-in template, as `"llama-3"` does for `llama3`
         return known_choice(row, node.value) or f"file({typed})"
     kind = row.kind.name

@@ -130,7 +130,17 @@ def output_folder(unknown: UnknownName) -> str | None:
     """
     text, named = (unknown.typed or "").strip('"'), frozenset(words(unknown.name))
     root, slash, _ = text.removeprefix("./").partition("/")
-    others = OTHER_ROLES - {"save", "output"} | {"from", "start", "begin"}
+    others = OTHER_ROLES - {"save", "output"} | {
+        "from",
+        "start",
+        "begin",
+        "previous",
+        "prev",
+        "init",
+        "initial",
+        "load",
+        "resume",
+    }
     ours = not named.isdisjoint(("checkpoint", "checkpoints")) and named.isdisjoint(others)
     return f'save "{text}"' if ours and slash and root.lower() in OUTPUT_ROOTS else None
 

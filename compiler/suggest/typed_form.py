@@ -18,7 +18,7 @@ from xpc.compiler.suggest.legal import AUTO, ONE, answer, example
 from xpc.compiler.suggest.likeness import one_mistake, parts
 from xpc.compiler.suggest.meaning import SAME, Meaning, choice, is_known
 from xpc.compiler.suggest.no_equivalent import advice, own_reason
-from xpc.compiler.suggest.tables import words_of
+from xpc.compiler.suggest.tables import unset, words_of
 from xpc.grammar.record import evolve
 from xpc.grammar.tree import Call, Count, List, Number, String, Value
 
@@ -90,7 +90,7 @@ def intended_value(row: Setting, unknown: UnknownName) -> str | None:
     user wrote no value, or if the setting cannot have the value.
     """
     node, text = unknown.node, (unknown.typed or "").strip('"')
-    if node is None or row.kind is BLOCK:
+    if node is None or row.kind is BLOCK or text.lower() in unset().get(row.path, [])[1:]:
         return None
     if row.path == "hardware":
         return _machines(node, text)

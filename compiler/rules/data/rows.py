@@ -201,7 +201,9 @@ def more_rows(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.location("data.holdout", "" if total is None else f"{held:,} of {total:,} rows"),
             "the holdout has no rows" if nothing else "the holdout leaves nothing to train on",
-            "leave `holdout` out: one row cannot be divided" if total == 1 else write("holdout = 5%"),
+            write("holdout = 5%")
+            if held and total != 1
+            else f"leave `holdout` out: {'one row cannot be divided' if held else 'no row is held out'}",
             severity=None if nothing or certain else "warning",
         )
 

@@ -8,6 +8,7 @@ from functools import cached_property
 from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import Suggestion, UnknownName
 from xpc.compiler.language.kinds import BLOCK, FLAG
+from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.schema import Setting
 from xpc.compiler.suggest.components import head_word
 from xpc.compiler.suggest.converted_values import YES, methods_with
@@ -337,6 +338,14 @@ def _of_another_method(case: Guessed) -> Suggestion | None:
     row, method = case.row, method_of(case.unknown.label.source.text)
     head = head_word(case.unknown, "launch") if case.clause == "launch" else method
     readers = row.methods or row.engines
+    prefix = words(case.name)[0]
+    if (
+        row.path.startswith("method.")
+        and method
+        and not case.clause
+        and prefix in METHODS.keys() - {method, "reward", "sft"}
+    ):
+        return case.says(f"leave `{case.name}` out: it is a setting of {prefix}, and the method is {method}")
     if not readers or head in readers or row.path.startswith("method.rewards"):
         return None
     form = typed(row, case.value)
