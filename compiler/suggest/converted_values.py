@@ -126,9 +126,8 @@ def bounds(row: Setting) -> str:
 def _flag(row: Setting, text: str) -> str | None:
     if row.path in ADAPTERS:
         return "true" if text in YES or text in ADAPTERS else "false" if text in NO else None
-    if row.path == "memory.checkpointing" and text in ("full", "block"):
-        return "true"
-    return "true" if text in YES else "false" if text in NO else None
+    full = row.path == "memory.checkpointing" and text in ("full", "block")
+    return "true" if full or text in (*YES, row.name) else "false" if text in NO else None
 
 
 def _is_ratio(name: str, text: str) -> bool:

@@ -44,8 +44,10 @@ def extra_suggestion(unknown: UnknownName, message: str) -> Suggestion | None:
     name.
     """
     found = extra_argument(unknown.name, unknown.node, unknown.typed, unknown.header)
-    if found is not None and _is_so_already(found, unknown):
-        return Suggestion("XP101", message, help=f"leave `{unknown.name[:60]}` out: every bundle has this value")
+    chosen = found is not None and "..." in found.form and unknown.typed in ("auto", '"auto"')
+    if found is not None and (chosen or _is_so_already(found, unknown)):
+        why = "a bundle states a value for `auto`" if chosen else "every bundle has this value"
+        return Suggestion("XP101", message, help=f"leave `{unknown.name[:60]}` out: {why}")
     elsewhere = unknown.clause not in (None, "strategy", "precision")
     if found is None or (found.library != "trl" and elsewhere and len(parts(unknown.name)) < 2):
         return None  # a name such as `debug` in an unrelated block does not mean DeepSpeed's argument
@@ -59,7 +61,7 @@ def extra_suggestion(unknown: UnknownName, message: str) -> Suggestion | None:
         re.search(rf"\b{one}\b", unknown.label.source.text) for one in re.findall(r"`(?:\w+ )?(\w+)`", reader)
     )
     reader = "" if stated else reader
-    edit = found.form if (found.fits or stated) and not outside else None
+    edit = found.form if (found.fits or stated) and not outside and "..." not in found.form else None
     return Suggestion("XP101", message, library, f"write `{found.form}`{outside}{reader}", edit, True)
 
 
@@ -73,6 +75,8 @@ def _is_so_already(found: ExtraArgument, unknown: UnknownName) -> bool:
         return False
     config, value = stack.config(found.method or "sft"), plain_value(unknown.node)
     base = stack.base_arguments(config).get(found.name, ...)
+    if base is None and str(value).lower() in ("no", "none", "off"):
+        return True
     if isinstance(value, bool) or not isinstance(base, bool):
         return value == base or (value is False and unknown.name in stack.fields(config)[found.name].choices)
     return False

@@ -353,7 +353,8 @@ def choice(row: schema.Setting, text: str) -> str | None:
     inside = {name for name in row.choices if len(name) > 3 and any(c.isdecimal() for c in name) and name in typed}
     if any(row.kind is FLAG and row.name in parts(text) and row.name not in inside for row in schema.TABLE):
         return None  # `fp32-tf32` states more than `fp32`
-    stage = re.search(r"(?:^|[_.-])z(?:ero)?_?([123])(?![0-9])", text.lower()) if row.path == "strategy" else None
+    staged = re.search(r"(?:^|[_.-])(?:z(?:ero)?|stage)_?([123])(?![0-9])", text.lower())
+    stage = staged if row.path == "strategy" else None
     # the name may contain the stage alone, as `ds_z3_config.json` does
     inside = inside or ({f"zero{stage[1]}"} if stage is not None else set())
     if len(inside) == 1:

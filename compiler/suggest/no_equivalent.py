@@ -77,7 +77,8 @@ def advice(name: str, typed: str) -> str | None:
     table = _table("instead")
     number = table.get(_letters(name) + "number") if re.fullmatch(r"\d[\d.]*%?|\[[\d., %]*\]", typed) else None
     help = pair_advice(name, typed) or number or table.get(_letters(name))
-    if help is None or ("{value}" in help and typed.lower() in ("true", "false") and own_reason(name) is not None):
+    switch = help is not None and "{value}" in help and typed.lower() in ("true", "false")
+    if help is None or (switch and (own_reason(name) is not None or "for {value}" in help)):
         # the help would repeat `true` or `false` as a value, so the caller prints `own_reason` instead
         return None
     value = re.sub(r"^(\w+)\[:(\d+%?)\]$", r"\1:\2", typed.strip('"')) or "..."  # `train[:5000]` is a part of a split

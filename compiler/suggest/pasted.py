@@ -41,8 +41,10 @@ YAML = re.compile(
 )
 KWARG = re.compile(rf"[ \t]*(?P<name>[A-Za-z][\w.-]*)[ \t]*=[ \t]*(?P<one>{VALUE}),?[ \t]*(?:#.*)?")
 """A pattern for `name = value` of Python, TOML or Hydra: with a final comma, single quotes or an unquoted path."""
-AFTER_NAME = re.compile(r"[ \t]*(?P<name>[A-Za-z][\w.-]*)[ \t]+(?P<one>\[[^\]\n]*\]),?[ \t]*(?:#.*)?")
-"""A pattern for a list without `=`: `targets [q_proj, v_proj]`."""
+AFTER_NAME = re.compile(
+    r"[ \t]*(?P<name>[A-Za-z][\w.-]*)[ \t]+(?P<one>\[[^\]\n]*\]|[\w.-]+(?:,[\w.-]+)+),?[ \t]*(?:#.*)?"
+)
+"""A pattern for a list without `=`: `targets [q_proj, v_proj]`, `lora_target q_proj,v_proj`."""
 SPACED = re.compile(
     rf"[ \t]*(?P<name>[A-Za-z][\w.-]*(?:[ \t]+\w[\w.-]*){{1,5}})[ \t]*[=:][ \t]*(?P<one>{VALUE}),?[ \t]*(?:#.*)?"
 )
@@ -264,7 +266,8 @@ def _keyword(text: str, at: int, start: int, end: int) -> re.Match[str] | None:
             r"[^\"'\[{].*[,=].*[^,]", found["one"]
         ):  # this condition excludes numbers such as `4,096`
             return found
-    return None
+    listed = AFTER_NAME.fullmatch(text, start, end)
+    return listed if listed is not None and is_known(listed["name"]) else None
 
 
 def flags_of(text: str, at: int, end: int) -> list[Option]:

@@ -120,6 +120,8 @@ def intended_value(row: Setting, unknown: UnknownName) -> str | None:
     if row.choices:
         if isinstance(node, Call):
             return None  # `adamw(1e-5)` also has an argument
+        if NUMBER.fullmatch(text) and not text.isdecimal():
+            return None
         yes = text.lower() in ("true", "1", "yes")
         if yes and row.alone:
             return row.alone

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from xpc.compiler.language.items import Item
 from xpc.compiler.language.schema import Setting
+from xpc.compiler.language.typed import show
 from xpc.compiler.suggest.converted_values import NO
 from xpc.compiler.suggest.known_names import known_choice
 from xpc.compiler.suggest.lines.choices import setting_span
@@ -17,6 +18,10 @@ NULLS = ("none", "null", "nil", "~")
 """Words that people write for "no value", in lower case."""
 ALREADY = {
     ("save.resume", "auto"): "leave `resume` out: a run resumes from its newest checkpoint; `resume=never` starts anew",
+    ("data.holdout", "0"): "leave `holdout` out: every row is then trained on",
+    ("data.holdout", "0%"): "leave `holdout` out: every row is then trained on",
+    ("data.holdout", "0.0"): "leave `holdout` out: every row is then trained on",
+    ("freeze.layer_modules", "[all]"): "leave `layer_modules` out: all modules of the trained layers are trained",
 }
 """Maps a setting and its default value to the advice to leave the setting out."""
 SWITCHED_OFF = (*NO, "zero", "nil", "without")
@@ -53,5 +58,5 @@ def unset_advice(row: Setting, typed: str) -> str:
 def leave_out(row: Setting) -> str:
     """The advice to leave a setting out. The setting then gets its default, or the value that xpc chooses."""
     if row.default is not None:
-        return f"leave `{row.name}` out: its default is {row.default}"
+        return f"leave `{row.name}` out: its default is {show(row, row.default)}"
     return f"leave `{row.name}` out: xpc chooses the value, and prints it"

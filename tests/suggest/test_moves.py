@@ -43,7 +43,9 @@ def test_an_edit_moves_an_argument_out_of_a_call_of_the_first_line():
     assert text == "xpc 1\ntrain qwen2.5-3b on alpaca with batch(gbs=64) bf16 lora(rank=8)\n"
 
 
-@pytest.mark.parametrize("typed", ["batch { gbs = 64, lr }", "optimizer adamw {\n  params {\n    lr = 1e-5\n  }\n}"])
+@pytest.mark.parametrize(
+    "typed", ["batch { gbs = 64, lr }", "optimizer adamw {\n  lora_targets {\n    lr = 1e-5\n  }\n}"]
+)
 def test_an_example_of_a_value_is_not_moved(typed):
     found = next(one for one in checked(f"{LINE}{typed}\n").problems if one.code in ("XP101", "XP102"))
     assert "outside of" in (found.help or "")

@@ -146,5 +146,9 @@ def stray_value(clause: str, typed: str, rows: bool, written: Collection[str]) -
         f"{row.name}={typed}" for row in schema.children(clause) if row.kind.name in SHARES and row.path not in written
     ]
     shares += [f"data(holdout={typed})` outside of `eval"] if clause == "eval" and "data.holdout" not in written else []
+    if clause == "model":
+        named = typed[1:-1] if re.fullmatch(r'"[\w.-]+/[\w.-]+"', typed) else typed
+        help = f"write `train {named} on DATA`: the first line names the model"
+        return f"`{typed}` is a value without a setting", help, None
     ways = (shares if typed.endswith("%") and not form else []) or [form or "name=value"]
     return f"`{typed}` is a value without a setting", "write " + " or ".join(f"`{one}`" for one in ways), form or None

@@ -13,7 +13,7 @@ from xpc.compiler.registry.linear_layers import HEADS
 from xpc.compiler.rules.adapters.module_names import absent, named_parts
 from xpc.compiler.rules.core.conditions import enabled
 from xpc.compiler.rules.core.modules import all_layer_modules, heads, layer_modules, outer_modules_and_head
-from xpc.compiler.rules.core.rule import Finding, rule, write
+from xpc.compiler.rules.core.rule import Finding, rule, with_more, write
 from xpc.compiler.spec import Spec
 
 WHEN = enabled("freeze")
@@ -61,8 +61,9 @@ def nothing_trained(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.location("freeze.layer_modules", "names no layers"),
             "`layer_modules` needs `except_last` or `except_first`",
-            write("except_last = 2"),
+            "write `except_last = 2` next to it",
             (spec.label("freeze"),),
+            with_more(spec.location("freeze.layer_modules"), "except_last = 2"),
         )
     elif not layers and not spec.names("freeze.except_modules") and not spec.names("freeze.except_parameters"):
         yield Finding(

@@ -191,5 +191,7 @@ def unknown_compiler(spec: Spec) -> Iterator[Finding]:
             yield Finding(
                 spec.extra_location("trl", name, "known are " + ", ".join(map(str, legal))),
                 f"`{value[:60]}` is not a {name.rpartition('_')[2]} of the compiler",
-                write(f'{name} = "{usual}"'),
+                f"leave `{name}` out: nothing is then compiled"
+                if value.lower() in ("no", "none", "off", "false")
+                else write(f'{name} = "{usual}"'),
             )

@@ -14,7 +14,8 @@ from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Span
 
 CALL = re.compile(
-    r"(?P<clause>[a-z_]+)(?:\((?P<settings>[^()\n]*)\)|(?<=\bhub)[ \t]*=[ \t]*(?P<name>\"[^\"\n]*\"|[\w./-]+))"
+    r"(?P<clause>[a-z_]+)(?:\((?P<settings>[^()\n]*)\)|(?<=\bhub)[ \t]*=[ \t]*(?P<name>\"[^\"\n]*\"|[\w./-]+)"
+    r"|(?<=\w)(?!\w|[ \t]*[=({]|[ \t]+(?:[\d\"]|\w+[ \t]*=)))"
 )
 NAME = re.compile(r"(\w+)[ \t]*=")
 COUNT = re.compile(r"write `hardware (?P<count>\d+) x GPU`")
@@ -121,8 +122,8 @@ def _joined(found: Diagnostic) -> Diagnostic:
     one, other = CALL.match(text, first.span.start), CALL.match(text, second.span.start)
     if one is None or other is None or one["clause"] != other["clause"] or "false" in (one["name"], other["name"]):
         return found  # `hub = false` has no name that is called `false`
-    written = [f"name={each['name']}" if each["name"] else each["settings"].strip() for each in (one, other)]
-    if not {*NAME.findall(written[0])}.isdisjoint(NAME.findall(written[1])):
+    written = [f"name={each['name']}" if each["name"] else (each["settings"] or "").strip() for each in (one, other)]
+    if not any(written) or not {*NAME.findall(written[0])}.isdisjoint(NAME.findall(written[1])):
         return found
     form = f"{one['clause']}({', '.join(filter(None, written))})"
     start, end = line_bounds(text, other.start(), other.start())

@@ -19,7 +19,7 @@ SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 TIME = re.compile(
     r"(\d+(?:\.\d+)?)\s*(ms|milli\w*|w(?:eeks?)?|d(?:ays?)?|h(?:ours?|rs?)?|m(?:in(?:ute)?s?)?|s(?:ec(?:ond)?s?)?|')(?![a-z])"
 )
-CLOCK = re.compile(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)")
+CLOCK = re.compile(r"(?:(\d+)[-:])?(\d+):(\d\d):(\d\d)")
 SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([MGT])(?:iga|ega|era)?(?:i?b(?:ytes?)?)?", re.I)
 ARITHMETIC: dict[type[ast.operator], Callable[..., float]] = {
     ast.Mult: mul, ast.Div: truediv, ast.FloorDiv: floordiv, ast.Add: add, ast.LShift: lshift, ast.Pow: pow,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 
 from xpc.compiler.language import schema
@@ -11,7 +12,7 @@ from xpc.compiler.language.schema import Setting
 from xpc.compiler.suggest.components import head_word
 from xpc.compiler.suggest.converted_values import NO, YES
 from xpc.compiler.suggest.extra_form import extra_suggestion
-from xpc.compiler.suggest.flag_values import head_choice, setting_of_choice
+from xpc.compiler.suggest.flag_values import flag_setting, head_choice, setting_of_choice
 from xpc.compiler.suggest.known_names import NEVER_LEGAL, known_choice
 from xpc.compiler.suggest.likeness import parts
 from xpc.compiler.suggest.meaning import SAME, Meaning, choice, meaning
@@ -22,7 +23,7 @@ from xpc.compiler.suggest.tables import mapped, words_of
 from xpc.compiler.suggest.typed_form import by_word_or_value, clause_line, intended_value, written
 from xpc.compiler.suggest.unknown_names.case import Case, first_answer, is_in, settings_of
 from xpc.compiler.suggest.unknown_names.data_names import data_advice
-from xpc.compiler.suggest.unknown_names.outside import HEADER
+from xpc.compiler.suggest.unknown_names.outside import HEADER, choice_with_a_value, split_in_parts
 from xpc.compiler.suggest.unknown_names.search import search
 from xpc.compiler.suggest.unknown_names.setting import NAMED_THERE, of_guess, of_source
 from xpc.compiler.suggest.unknown_names.similar_phrases import by_its_words
@@ -37,12 +38,14 @@ def inside(unknown: UnknownName) -> Suggestion:
     """
     steps = (
         _first_line_in_a_clause,
+        split_in_parts,
         _word_for_true,
         _about_data,
         _option_of_the_job,
         _name_of_the_model,
         _with_capital_letters,
         _switch_of_the_block,
+        _block_of_settings,
         _choice_of_the_clause,
         _choice_without_its_setting,
         _by_word_or_value,
@@ -153,10 +156,19 @@ def _switch_of_the_block(case: Inside) -> Suggestion | None:
     known = meaning(f"{case.block} {case.name}", exact=True)
     if case.name.lower() not in ("enabled", "enable") or (known is not None and known.path != case.clause):
         return None
-    off = case.typed.strip('"').lower() in NO
-    return case.says(
-        "leave the block out, which turns it off" if off else f"leave `{case.name}` out: the block turns it on"
-    )
+    typed = case.typed.strip('"').lower()
+    if typed == "auto":
+        return case.says("leave the block out: xpc then chooses")
+    off = "leave the block out, which turns it off"
+    return case.says(off if typed in NO else f"leave `{case.name}` out: the block turns it on")
+
+
+def _block_of_settings(case: Inside) -> Suggestion | None:
+    """Handle another tool's block for the settings of a clause: `params { lr = 1e-5 }` in `optimizer`."""
+    block = re.compile(r"[ \t]*[({]([^(){}]*)").match(case.unknown.label.source.text, case.unknown.label.span.end)
+    if case.node is not None or block is None or {*parts(case.name)} - words_of("setting_blocks"):
+        return None
+    return case.says(f"write `{' '.join(block[1].split())[:60]}` in `{case.clause}` itself, without `{case.name}`")
 
 
 def _choice_of_the_clause(case: Inside) -> Suggestion | None:
@@ -303,8 +315,13 @@ def _clause_in_a_clause(case: Inside) -> Suggestion | None:
     if case.name == "data" and case.node is not None:
         return case.says(f"write `train MODEL on {case.typed}`: {NAMED_THERE}", code="XP102")
     row, line = schema.BY_PATH.get(case.name), clause_line(case.name, case.unknown)
-    chosen = row is not None and case.node is not None and bool(row.choices) and "(every=" not in line
-    if row is not None and chosen and intended_value(row, case.unknown) is None:
+    text = case.typed.strip('"').lower()
+    if row is not None and row.kind is FLAG and text in NO:
+        return case.says(f"leave `{case.name}` out: it is off")
+    if row is not None and row.kind is FLAG and case.node is not None and text not in YES:
+        line = flag_setting(row, case.node, text) or ""
+    valued = row is not None and case.node is not None and not (row.kind is FLAG and line) and "(every=" not in line
+    if row is not None and valued and intended_value(row, case.unknown) is None:
         return evolve(wrong_value(row, case.unknown, case.message), code="XP102")  # `method = rslora` in `lora`
     return case.says(f"write `{line}` on a line of its own, outside of `{case.clause}`", code="XP102")
 
@@ -314,6 +331,9 @@ def _choice_of_another_clause(case: Inside) -> Suggestion | None:
     path = schema.bare_choices().get(case.name)
     if path is None:
         return None
+    kept = None if case.typed.strip('"').lower() in ("", *YES) else choice_with_a_value(Case(case.unknown))
+    if kept is not None:
+        return case.says(kept.help, code=kept.code)
     home = path.partition(".")[0]
     return case.says(f"it belongs to `{home}`: write `{case.name}` outside of `{case.clause}`", code="XP102")
 

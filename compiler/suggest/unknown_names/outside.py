@@ -44,10 +44,10 @@ def outside(unknown: UnknownName) -> Suggestion:
         _clause_of_the_choice,
         _shell_command,
         _setting_of_a_source,
-        _split_in_parts,
+        split_in_parts,
         _adapter_with_its_rank,
         _setting_of_a_clause,
-        _choice_with_a_value,
+        choice_with_a_value,
     )
     return first_answer(Case(unknown), steps) or search(unknown)
 
@@ -114,7 +114,7 @@ def _setting_of_a_source(case: Case) -> Suggestion | None:
     return of_source(case) if alone else None
 
 
-def _split_in_parts(case: Case) -> Suggestion | None:
+def split_in_parts(case: Case) -> Suggestion | None:
     """Handle a split that is given in parts: `split = "98,2"` is `holdout=2%`."""
     share = holdout_share(case.unknown)
     return None if share is None else case.suggests(share, share)
@@ -168,7 +168,7 @@ def _refused_value(case: Case, row: Setting, message: str) -> Suggestion | None:
     return found if found.edit else evolve(wrong_value(row, case.unknown, message), code="XP102")
 
 
-def _choice_with_a_value(case: Case) -> Suggestion | None:
+def choice_with_a_value(case: Case) -> Suggestion | None:
     """Handle a choice that stands alone, but has a value: `bf16 = true`, and `bf16.enabled` of deepspeed.json."""
     name = case.name.removesuffix(".enabled") if case.name in ("bf16.enabled", "fp16.enabled") else case.name
     path = schema.bare_choices().get(name)

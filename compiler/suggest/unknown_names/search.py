@@ -170,6 +170,7 @@ def _of_a_library(case: Case) -> Suggestion | None:
     parents, dot, last = name.rpartition(".")
     in_a_block = bool(dot) and meaning(last, exact=True) is not None
     of_file = name.startswith(FILES) and not in_a_block and (guess is None or guess.path == "strategy")
+    of_file = of_file or (guess is not None and guess.path == case.clause == "precision")  # `fp16 { auto_cast = true }`
     # `loosely` also accepts a name that only begins like a listed name (`ema_...`), but not if the name may be a
     # misspelt setting
     loosely = guess is None or guess.likeness < TYPO
@@ -300,13 +301,15 @@ def _guessed_setting(case: Case) -> Suggestion | None:
 def _clause_of_the_value(case: Case) -> Suggestion | None:
     """Handle a value that only one setting has, outside of all clauses: `platform = slurm` is `launch slurm`."""
     guessed = schema.BY_PATH.get(case.guess.path) if case.guess is not None and case.guess.likeness >= TYPO else None
-    misspelt = guessed is not None and (guessed.choices or intended_value(guessed, case.unknown) is not None)
+    named = guessed is not None and (guessed.choices or guessed.kind.name == "weighted")  # `pref_loss = distill`
+    misspelt = guessed is not None and (named or intended_value(guessed, case.unknown) is not None)
     text = "" if case.clause or misspelt or not isinstance(case.node, Ref) else case.typed.lower()
     rows = [(row, one) for row in schema.TABLE if row.choices and text and (one := known_choice(row, text))]
-    if len(rows) != 1 or len(text) < 3 or not (rows[0][0].head or rows[0][0].bare):
+    rows += [(row, "true") for row in schema.TABLE if row.kind is FLAG and not row.inner and row.name == text]
+    if len(rows) != 1 or len(text) < 3 or not (rows[0][0].head or rows[0][0].bare or rows[0][1] == "true"):
         return None
     row, choice = rows[0]
-    return case.says(f"write `{row.name} {choice}`" if row.head else f"write `{typed(row, choice)}`")
+    return case.says(f"write `{row.name} {choice}`" if row.head and row.choices else f"write `{typed(row, choice)}`")
 
 
 def _choice_with_noun(case: Case) -> Suggestion | None:

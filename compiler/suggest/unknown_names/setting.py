@@ -114,7 +114,7 @@ def _no_setting(case: Case, guess: Meaning, row: Setting | None) -> Suggestion:
     """Handle a name that means a part of the first line (`num_epochs`), a part of a data source (`subset`), or a clause
     (`evals`).
     """
-    if row is not None and case.typed.strip('"').lower() in ("true", "false"):  # `limit_steps = false`
+    if row is not None and case.node is not None and not re.match(r'["-]*[\d.]', case.typed):  # `limit_steps = false`
         return case.says("the first line has the length of the run, such as `for 3 epochs`")
     # `max_steps = -1` means no limit, so it states no length
     if row is not None and isinstance(case.node, Number) and case.node.value <= 0:
@@ -330,6 +330,8 @@ def _adapter_as_a_value(case: Guessed) -> Suggestion | None:
 def _clause_itself(case: Guessed) -> Suggestion | None:
     """Handle a clause's own value, written as a setting: `output_dir = "out/x"` in `save` is `save "out/x"`."""
     own = case.guess.path == case.clause
+    if own and case.row.kind is FLAG and case.value == "true":
+        return case.says(f"leave `{case.name}` out: `{case.clause}` alone turns it on")
     return case.suggests(f"{case.row.name} {case.value or example(case.row)}", inside=True) if own else None
 
 

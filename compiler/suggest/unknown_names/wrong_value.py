@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xpc.compiler import stacks
 from xpc.compiler.language.advisor import Suggestion, UnknownName
 from xpc.compiler.language.convert import convert
 from xpc.compiler.language.items import Item
@@ -12,6 +13,7 @@ from xpc.compiler.suggest.converted_values import expected, plain
 from xpc.compiler.suggest.legal import AUTO, answer
 from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, advice, own_reason
 from xpc.compiler.suggest.registry_names import hardware_help
+from xpc.compiler.suggest.sentence import method_of
 from xpc.compiler.suggest.typed_form import typed, weighted_rewards
 from xpc.compiler.suggest.unset_values import leave_out, unset_advice
 
@@ -33,12 +35,15 @@ def wrong_value(row: Setting, unknown: UnknownName, message: str) -> Suggestion:
     if unset:
         return Suggestion("XP101", message, f"did you mean `{row.name}`?", unset)
     reason = own_reason(text if row.kind is FLAG else f"{row.name} {text}")
+    reason = reason or (own_reason(f"{unknown.name} path") if "/" in text else None)  # `reward_model = "me/model"`
     if reason is not None:
         return Suggestion("XP101", message, help=NO_EQUIVALENT + reason)
     found = convert(row, Item(row.path, unknown.node, unknown.label)) if row.kind.name == "tokens" else None
     help = (answer(found).help or "") if isinstance(found, InvalidValue) else ""
-    what = help if help.startswith("write ") else expected(row, unknown.name, text)
-    complete = row.choices or ("`" in what and what != row.kind.phrase) or what.startswith("write ")
+    losses = stacks.default().losses(method_of(unknown.label.source.text) or "sft") if row.path == "method.loss" else ()
+    listed = f"one of {', '.join(losses)}" if losses else expected(row, unknown.name, text)
+    what = help if help.startswith("write ") else listed
+    complete = row.choices or losses or ("`" in what and what != row.kind.phrase) or what.startswith("write ")
     such = "" if complete else f", such as `{typed(row, None)}`"
     intended = row.path if row.name == unknown.name else row.name
     help = f"`{row.path}` decides it: {what}{such}"
