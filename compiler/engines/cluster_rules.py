@@ -96,7 +96,7 @@ def no_shared_folder(spec: Spec) -> Iterator[Finding]:
     need a cluster.
     """
     what = engine(spec).volume
-    if not what or spec.get("launch.volume") is not None or "launch.volume" in spec.wrong:
+    if not what or spec.get("launch.volume") is not None:
         return
     answer = f"write `volume = NAME`, the name of {what}"
     # the image in the spec may contain the local files

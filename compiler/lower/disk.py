@@ -10,12 +10,11 @@ of each kind.
 
 from __future__ import annotations
 
-from math import ceil
-
-from xpc.compiler.data.row_counts import steps_of_rows, trained
+from xpc.compiler.data.row_counts import sampled, steps_of_rows, trained
 from xpc.compiler.lower.arguments import best
 from xpc.compiler.lower.dtypes import DTYPES
 from xpc.compiler.lower.method import lora_section
+from xpc.compiler.plan.evaluations import times
 from xpc.compiler.plan.from_spec import adapters_of
 from xpc.compiler.plan.optimizer_states import optimizer_states
 from xpc.compiler.registry.linear_layers import lora_parameters
@@ -108,16 +107,10 @@ def _checkpoints(spec: Spec) -> int:
     every, keep, steps = spec.amount("save.every"), spec.get("save.keep"), spec.get("train.steps")
     if every.unit == "never":
         return 0
-    if not isinstance(steps, int):
-        rows = None if spec.method.grouped or spec.get("batch.packing") else trained(spec)
-        steps = None if rows is None else steps_of_rows(spec, rows)
-    saves = None
-    if every.unit == "share":
-        saves = ceil(1 / every.value) if every.value else None
-    elif every.unit == "epoch":
-        saves = ceil(spec.real("train.epochs")) if spec.get("train.steps") is None else None
-    elif every.value >= 1 and steps is not None:
-        saves = max(1, ceil(steps / every.value))  # round up, because the last step also saves a checkpoint
+    rows = None if spec.get("batch.packing") else trained(spec)
+    if steps is None and rows is not None:
+        steps = steps_of_rows(spec, sampled(spec, rows))
+    saves = times(spec, "save.every", steps, last=True)
     if isinstance(keep, int):
         most = keep + (2 if best(spec) else 1)
         return most if saves is None else min(most, saves)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import ceil
 
+from xpc.compiler.data.row_counts import epoch, filters, sampled, trained
 from xpc.compiler.data.rows import count
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.spec import Spec
@@ -25,14 +26,23 @@ def times(spec: Spec, path: AmountPath, steps: int | None, last: bool = False) -
     if every.unit == "never":
         return 0
     if every.unit == "epoch":
-        epochs = spec.get("train.epochs")
-        return None if epochs is None else ceil(float(epochs))
+        return _epochs(spec, steps)
     if steps is None:
         return None
     apart = every.value if every.unit == "count" else max(1, ceil(steps * every.value))
     if not apart:
         return None
     return ceil(steps / apart) if last else int(steps / apart)
+
+
+def _epochs(spec: Spec, steps: int | None) -> int | None:
+    """The number of epochs that a run of `steps` steps begins; None if the rows of an epoch are unknown."""
+    epochs = spec.get("train.epochs")
+    if epochs is not None:
+        return ceil(float(epochs))
+    unknown = spec.get("batch.packing") or spec.flag("data.streaming") or filters(spec)
+    rows = None if unknown else trained(spec)
+    return None if rows is None or steps is None else ceil(steps / epoch(spec, sampled(spec, rows))[0])
 
 
 def evaluations(spec: Spec, steps: int | None) -> int | None:

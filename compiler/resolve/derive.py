@@ -246,16 +246,17 @@ class Derivation(OpenSpec):
     def _attention(self) -> None:
         if "model.attn" in self.values:
             return
-        kind, by_name = self.model.model_type, ""
-        # if the family was guessed wrong, eager attention still works and is only slower, because every family supports
-        # it
-        if kind is None and self.model.id is not None:
-            kind, by_name = registry.family_named(self.model.id), " (the family is guessed from the model's name)"
-        family = self.stack.family(kind)
-        if family is not None and "sdpa" not in family.attention:
-            self.set("model.attn", "eager", f"{family.model_type} has no sdpa in this target{by_name}", DEFAULT)
-        else:
-            self.set("model.attn", "sdpa", "", DEFAULT)
+        for model in (self.model, *filter(None, (self.teacher,))):  # both have the same attention
+            kind, by_name = model.model_type, ""
+            # if the family was guessed wrong, eager attention still works and is only slower, because every family
+            # supports it
+            if kind is None and model.id is not None:
+                kind, by_name = registry.family_named(model.id), " (the family is guessed from the model's name)"
+            family = self.stack.family(kind)
+            if family is not None and "sdpa" not in family.attention:
+                self.set("model.attn", "eager", f"{family.model_type} has no sdpa in this target{by_name}", DEFAULT)
+                return
+        self.set("model.attn", "sdpa", "", DEFAULT)
 
     def _packing(self) -> None:
         if not self.flag("batch.packing"):

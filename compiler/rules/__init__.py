@@ -18,12 +18,6 @@ FIRST_RULE = "XP200"
 settings the user left out on purpose.
 """
 ASSUMED = "XP190"
-CHOSEN = ("hardware", "launch", "lora", "method", "optimizer", "precision", "schedule", "strategy", "track")
-"""Settings whose value is a choice from a list, such as `optimizer`. If a spec misspells a choice, xpc continues with
-the default choice. Findings about the setting are then dropped, because they would be about the default and not about
-the user's choice.
-"""
-
 USUALLY_ELSEWHERE: tuple[Path, ...] = (
     "batch.gbs", "batch.seq", "data.holdout", "eval.data", "eval.split", "hardware", "method", "model.chat_template",
     "precision",
@@ -47,10 +41,9 @@ def check(spec: Spec) -> list[Diagnostic]:
     from xpc.compiler.rules.core.index import MODULES
 
     found = [one for module, applies in MODULES if applies(spec) for rule in rules(module) for one in rule.run(spec)]
-    misspelt = spec.wrong.intersection(CHOSEN)
-    if misspelt:
-        read = codes()  # drop findings about a setting whose choice is misspelt: they would be about the default choice
-        found = [one for one in found if misspelt.isdisjoint(read[one.code][1])]
+    if spec.wrong:
+        read = codes()  # drop findings about a setting whose value is wrong: they would be about its default
+        found = [one for one in found if spec.wrong.isdisjoint(read[one.code][1])]
     if "train" in spec.wrong:
         read, left = codes(), {path for path in USUALLY_ELSEWHERE if not spec.written(path)}
         found = [one for one in found if one.severity == ERROR and left.isdisjoint(read[one.code][1])]

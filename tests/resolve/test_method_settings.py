@@ -291,6 +291,12 @@ def test_attention_that_is_not_written_is_what_the_family_has(model: str, attn: 
         return
     assert found.spec is not None
     assert found.spec.get("model.attn") == attn
+    # a student and its teacher have the same attention
+    taught = spec(f"method distill(teacher={model}, max_completion=64)", f"target {target}", *dtype, strategy="zero1",
+                  train="someone/student on someone/questions for 9 steps", batch="gbs=128 micro=8")  # fmt: skip
+    found = checked(taught)
+    assert found.spec is not None
+    assert found.spec.get("model.attn") == attn
 
 
 @pytest.mark.parametrize(

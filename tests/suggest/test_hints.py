@@ -253,6 +253,13 @@ def test_default_left_by_a_misspelt_choice_is_not_reported(clause: str, intended
     assert [one.text for one in wrong[0].edits] == [intended]
 
 
+@pytest.mark.parametrize(("attn", "code"), [("paged", "XP106"), ("7", "XP104"), ('["sdpa"]', "XP104")])
+def test_packing_is_not_compared_with_a_default_left_by_a_wrong_attention(attn: str, code: str) -> None:
+    text = f"{LINE} for 1 epochs\nhardware 8 x h100-80gb\nbatch(gbs=128, micro=8, seq=1024, packing)\n"
+    wrong = [one for one in checked(f"{text}model(attn={attn})\n").problems if one.severity == ERROR]
+    assert [one.code for one in wrong] == [code]
+
+
 def test_a_gpu_in_the_plural_is_not_another_one_with_its_number() -> None:
     found = one(f"xpc 1\n\n{LINE} for 1 epochs\n\nhardware 8 x h100s\n", "XP112")
     assert found.help == "write `h100-80gb`, `h100-nvl-94gb` or `h100-pcie-80gb`"

@@ -25,7 +25,7 @@ def no_image(spec: Spec) -> Iterator[Finding]:
 
     Source: Kubernetes `core/v1` Container; read, not run.
     """
-    if spec.get("launch.image") is None and "launch.image" not in spec.wrong:
+    if spec.get("launch.image") is None:
         yield Finding(
             spec.location("launch", "names no image"),
             "pods need an image",
@@ -86,7 +86,7 @@ def no_token(spec: Spec) -> Iterator[Finding]:
     offline = any(one in ("WANDB_MODE=offline", "WANDB_MODE=disabled") for one in spec.names("launch.env"))
     needed = [*(["HF_TOKEN"] if spec.flag("save.hub") else []), *tokens(spec)]
     missing = [name for name in needed if not (offline and name == "WANDB_API_KEY")]
-    if missing and spec.get("launch.secret") is None and "launch.secret" not in spec.wrong:
+    if missing and spec.get("launch.secret") is None:
         yield Finding(
             spec.location("launch", f"no `secret` has {' and '.join(missing)}"),
             f"a pod has no {missing[0]}",

@@ -183,7 +183,7 @@ def containers(spec: Spec) -> Iterator[Finding]:
     `--container-mounts=SRC:DST[:FLAGS]`); tested on a Slurm without pyxis, where srun says "unrecognized option".
     """
     image, started = spec.get("launch.image"), spec.get("launch.container")
-    if (image is None) is not (started is None) and "launch.image" not in spec.wrong:
+    if (image is None) is not (started is None):
         bare = started is None
         yield Finding(
             spec.location("launch.image", "nothing starts it")

@@ -55,7 +55,7 @@ def nothing_executed(spec: Spec) -> Iterator[Finding]:
 
     Source: only xpc reads the setting; lm-eval accepts its flag even if no task executes code.
     """
-    if spec.flag(ALLOW) and TASKS not in spec.wrong and not _running(spec):
+    if spec.flag(ALLOW) and not _running(spec):
         yield Finding(
             spec.location(ALLOW, "allows it"),
             "no task executes code" if spec.names(TASKS) else "code execution is allowed, and there are no tasks",

@@ -35,8 +35,7 @@ def evaluation_without_data(spec: Spec) -> Iterator[Finding]:
 
     Source: transformers 5.23 `trainer.py`; confirmed by running it.
     """
-    wrong = spec.wrong.intersection(EVALUATED)
-    if spec.amount("eval.every") != NEVER and not spec.evaluates and not wrong:
+    if spec.amount("eval.every") != NEVER and not spec.evaluates:
         yield Finding(
             spec.location("eval.every", "names no rows"),
             "evaluation has no data",
@@ -54,8 +53,7 @@ def holdout_never_used(spec: Spec) -> Iterator[Finding]:
 
     Source: no library refuses a trainer that has evaluation rows and never evaluates.
     """
-    never = spec.amount("eval.every") == NEVER and "eval.every" not in spec.wrong
-    never = never and spec.extra_value("trl", "eval_on_start") is not True
+    never = spec.amount("eval.every") == NEVER and spec.extra_value("trl", "eval_on_start") is not True
     for path in EVALUATED:
         if spec.written(path) and never:
             yield Finding(

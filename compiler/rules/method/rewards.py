@@ -28,7 +28,7 @@ def no_reward(spec: Spec) -> Iterator[Finding]:
 
     Source: trl 1.16 `grpo_trainer.py`, `rloo_trainer.py`; confirmed by running it.
     """
-    if spec.weighted("method.rewards") or "method.rewards" in spec.wrong:
+    if spec.weighted("method.rewards"):
         return
     environment = next(iter(spec.weighted("method.environment")), None)
     if environment is None:

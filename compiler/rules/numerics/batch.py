@@ -254,7 +254,7 @@ def wsd_decay(spec: Spec) -> Iterator[Finding]:
                 "write `schedule wsd`, or leave `decay` out",
                 (spec.label("schedule", "the schedule"),),
             )
-    elif decay is None and "schedule.decay" not in spec.wrong:
+    elif decay is None:
         location = spec.location("schedule", "no `decay` is written")
         yield Finding(location, "`wsd` needs the length of its decay", "write `decay = 100`")
 

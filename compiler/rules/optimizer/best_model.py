@@ -101,7 +101,7 @@ def best_without_evaluation(spec: Spec) -> Iterator[Finding]:
     Source: transformers 5.23 and 4.52.3 `training_args.py`, `trainer.py`; confirmed by running it.
     """
     evaluated, saved = spec.amount("eval.every"), spec.amount("save.every")
-    if not _loads_best(spec) or {"eval.every", "save.every"} & spec.wrong:
+    if not _loads_best(spec):
         return
     how, when = _unit(evaluated), _unit(saved)
     if how == when and saved != NEVER:

@@ -27,7 +27,7 @@ def patience_without_evaluations(spec: Spec) -> Iterator[Finding]:
     running it.
     """
     often = f"write `eval(every=5%, patience={spec.get('eval.patience')})`, or " if spec.evaluates else ""
-    if spec.amount("eval.every") == NEVER and "eval.every" not in spec.wrong:
+    if spec.amount("eval.every") == NEVER:
         yield Finding(
             spec.location("eval.patience"),
             "`patience` does nothing: there are no evaluations",
