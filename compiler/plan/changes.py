@@ -233,7 +233,8 @@ def tiers(spec: Spec) -> Iterator[Settings]:
     """
     yield {}
     strategy, offload = spec.text("strategy"), str(spec.get("strategy.offload") or "none")
-    spread, many = SPREADS.get(strategy, 0), spec.hardware.world > 1
+    many = spec.hardware.world > 1
+    spread = SPREADS.get(strategy, 0) if many or strategy in STRATEGIES else 0  # FSDP needs several GPUs
     stronger = [name for name in STRATEGIES if SPREADS[name] > spread] if many else []
     for name in stronger:
         yield {"strategy": name}

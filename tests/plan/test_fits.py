@@ -188,6 +188,12 @@ def test_a_help_says_that_no_change_fits_and_which_adapter_qlora_replaces() -> N
     assert found.help is not None
     assert "or `qlora` instead of `lora` (11.3 GiB" in found.help
     assert "no change" not in found.help
+    lone = {**smaller, "model": "llama-3.1-8b"}
+    (found,) = [one for one in checked(written(more="fsdp", **lone)).problems if one.code == "XP480"]
+    assert str(found.help).startswith("write `strategy zero3(offload=")  # fsdp would need more GPUs
+    for adapter in ("oft", "vera", "miss"):
+        found = next(one for one in checked(written(more=adapter, **smaller)).problems if one.code == "XP961")
+        assert f"`{adapter}(bits=4)` (" in str(found.help)
 
 
 def test_what_is_not_known_says_nothing() -> None:

@@ -8,6 +8,7 @@ from xpc.compiler.language.kinds import NEVER
 from xpc.compiler.language.optimizers import METRIC_SCHEDULES
 from xpc.compiler.rules.core.conditions import evaluation_rows
 from xpc.compiler.rules.core.rule import Finding, rule
+from xpc.compiler.rules.method.sft import CONVERSATIONS
 from xpc.compiler.rules.optimizer.best_model import SPEED, reported
 from xpc.compiler.spec import Spec
 
@@ -19,6 +20,7 @@ LOAD, METRIC = "load_best_model_at_end", "metric_for_best_model"
 @rule("XP525", "evaluation-over-other-tokens")
 def other_tokens(spec: Spec) -> Iterator[Finding]:
     """A model that is trained only on completions must be evaluated on rows that also have a prompt and a completion.
+    With `assistant_only`, it may also be evaluated on conversations, where only the assistant's turns count.
 
     Why it is bad: for rows without a separate completion, the evaluation loss is a mean over all tokens, including the
     tokens of the questions. So the loss does not measure how well the model writes completions.
@@ -32,8 +34,9 @@ def other_tokens(spec: Spec) -> Iterator[Finding]:
     masked = shapes == {"prompt_completion"} and spec.get("method.completion_only") is not False
     if spec.text("method") != "sft" or not masked:
         return
+    legal = ("prompt_completion", *(CONVERSATIONS if spec.flag("method.assistant_only") else ()))
     for one in spec.evaluated:
-        other = next((source for source in one.sources if source.shape != "prompt_completion"), None)
+        other = next((source for source in one.sources if source.shape not in legal), None)
         if other is not None:
             yield Finding(
                 one.label,

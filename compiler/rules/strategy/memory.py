@@ -202,7 +202,9 @@ def _suggestions(changes: Sequence[Change]) -> str:
     """The changes as a help, such as `write X with Y (61.2 GiB, 3% slower), or Z`."""
     from xpc.compiler.plan.changes import effect
 
-    bases = {"dtype = bf16": "model(dtype=bf16)", "bits = 4": "qlora` instead of `lora"}
+    adapter = changes[0].plan.spec.adapter if changes else ""
+    four = "qlora` instead of `lora" if adapter == "lora" else f"{adapter}(bits=4)"
+    bases = {"dtype = bf16": "model(dtype=bf16)", "bits = 4": four}
     forms = [
         f"{' with '.join(f'`{bases.get(typed, typed)}`' for typed in one.typed)} ({effect(one)})" for one in changes
     ]
