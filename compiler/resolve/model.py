@@ -18,9 +18,7 @@ from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.record import evolve, field, mutable
 from xpc.grammar.tree import Ref, String
 
-WEIGHTS = (
-    "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json",
-)  # fmt: skip
+WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 """File names under which transformers looks for weights in a folder, in this order."""
 POINTER = b"version https://git-lfs.github.com/spec/"
 
@@ -134,6 +132,10 @@ class _Search:
         weights = next((name for name in WEIGHTS if self.workspace.kind(f"{folder}/{name}")), "")
         if (fault := _incomplete(folder, weights, self.workspace)) is not None:
             self.problems.report("XP935", fault[0], self.label, help=fault[1])
+        elif not weights and not of_run and self.workspace.kind(f"{folder}/config.json"):
+            why = f"`{path[:80]}` has no weights here: a bundle that is compiled without them does not start"
+            help = f"copy the model's weights into `{folder[:80]}` before `xpc compile`"
+            self.problems.append(evolve(report("XP935", why, self.label, help=help), severity="warning"))
         pickled = weights.startswith("pytorch_model")
         return _with_tokenizer(evolve(model, of_run=of_run, pickled=pickled), folder, self.workspace)
 
@@ -267,8 +269,7 @@ def _of_run(folder: str, label: Label, workspace: Workspace, problems: Problems)
 
 def _incomplete(folder: str, weights: str, workspace: Workspace) -> tuple[str, str] | None:
     """The message and the help for a folder with a part of a model's weights, or with Git LFS's pointers to them.
-    `weights` is the file that transformers would read, one of `WEIGHTS`. None for a folder without any weights: the run
-    may find them on another machine.
+    `weights` is the file that transformers would read, one of `WEIGHTS`. None for a folder without any weights.
     """
     names = [weights] if weights else []
     try:

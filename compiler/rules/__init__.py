@@ -18,6 +18,12 @@ FIRST_RULE = "XP200"
 settings the user left out on purpose.
 """
 ASSUMED = "XP190"
+CHOSEN = {"hardware", "launch", "lora", "method", "optimizer", "precision", "schedule", "strategy", "track"}
+"""Settings on which most of a spec depends. If the value of one of them is wrong, all findings of rules that read the
+setting are dropped."""
+MANY = 30
+"""A rule that reads at least this many settings is about each of them alone, or, as XP480, about the complete run. Its
+findings are not dropped if the value of another setting than `CHOSEN` is wrong."""
 USUALLY_ELSEWHERE: tuple[Path, ...] = (
     "batch.gbs", "batch.seq", "data.holdout", "eval.data", "eval.split", "hardware", "method", "model.chat_template",
     "precision",
@@ -42,8 +48,9 @@ def check(spec: Spec) -> list[Diagnostic]:
 
     found = [one for module, applies in MODULES if applies(spec) for rule in rules(module) for one in rule.run(spec)]
     if spec.wrong:
-        read = codes()  # drop findings about a setting whose value is wrong: they would be about its default
-        found = [one for one in found if spec.wrong.isdisjoint(read[one.code][1])]
+        # drop findings about a setting whose value is wrong: they would be about its default
+        few = {code: reads if len(reads) < MANY else CHOSEN & {*reads} for code, (_, reads) in codes().items()}
+        found = [one for one in found if spec.wrong.isdisjoint(few[one.code])]
     if "train" in spec.wrong:
         read, left = codes(), {path for path in USUALLY_ELSEWHERE if not spec.written(path)}
         found = [one for one in found if one.severity == ERROR and left.isdisjoint(read[one.code][1])]

@@ -140,4 +140,4 @@ def disk(bundle: Bundle) -> list[str]:
 
 
 def _size(folder: str) -> int:
-    return sum(one.stat().st_size for one in Path(folder).expanduser().rglob("*") if one.is_file())
+    return sum(one.lstat().st_size for one in Path(folder).expanduser().rglob("*") if one.is_file())  # links are small

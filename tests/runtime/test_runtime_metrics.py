@@ -86,6 +86,9 @@ def test_too_small_a_disk_is_reported(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "1073741824.00 GiB will be written to" in preflight.disk(bundle)[0]
     blobs.mkdir(parents=True)
     (blobs / "a").write_bytes(b"-" * 1024)
+    before = preflight._size(str(blobs.parent))
+    (blobs / "model.safetensors").symlink_to(blobs / "a")  # the hub's snapshots are links to blobs
+    assert before == 1024 > preflight._size(str(blobs.parent)) - before
     bundle.run["disk"]["download"] = shutil.disk_usage(tmp_path).total + 1024
     assert preflight.disk(bundle)[0].endswith("(the model of the hub); set HF_HUB_CACHE")
     bundle.run["disk"]["download"] = 1024 + 2**20
