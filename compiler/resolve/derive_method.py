@@ -77,6 +77,8 @@ def adapter(of: OpenSpec) -> None:
         of.default("lora.embedding_lr", EMBEDDING_LR, "PEFT's default")
     if of.flag("qlora"):
         of.default("lora.bits", 4, "qlora")
+    elif of.model.stored_bits is not None:
+        of.default("lora.bits", of.model.stored_bits, "as bitsandbytes has stored the model")
     if of.get("lora.bits") == 4:
         of.default("lora.double_quant", True, "as QLoRA was published")
     if "lora.bits" in of.values and "model.dtype" not in of.values:

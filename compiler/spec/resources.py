@@ -167,6 +167,14 @@ class Model:
         return named if isinstance(named, str) else None
 
     @property
+    def stored_bits(self) -> int | None:
+        """The number of bits of a weight (4 or 8) in a checkpoint of bitsandbytes. None for any other checkpoint."""
+        found = self.config.get("quantization_config")
+        if isinstance(found, Mapping):
+            return 4 if found.get("load_in_4bit") else 8 if found.get("load_in_8bit") else None
+        return 4 if not self.config and str(self.id).lower().endswith("-bnb-4bit") else None
+
+    @property
     def location(self) -> str:
         """The folder or hub id from which the model is loaded."""
         return self.path or str(self.id)

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 from case_support import data, spec, trained
-from compile_support import REPOSITORY, checked, codes, compiled, errors, only, put, shown, value
+from compile_support import CONFIG, REPOSITORY, checked, codes, compiled, errors, only, put, shown, value
 from extra_arguments import DPO_NUMBER, GRPO_NUMBER, SFT_TEXT
 from method_support import ON, PAIRS, PROMPTS, arguments, of, plan, some
 
 from xpc.compiler.data.shapes import SHAPES
 from xpc.compiler.language.kinds import Amount, Weighted
 from xpc.compiler.language.methods import METHODS
+from xpc.compiler.lower.manifest import requirements
 from xpc.compiler.stacks import load, names
 
 # -- adapters ---------------------------------------------------------------------------------------------------------
@@ -297,6 +298,21 @@ def test_attention_that_is_not_written_is_what_the_family_has(model: str, attn: 
     found = checked(taught)
     assert found.spec is not None
     assert found.spec.get("model.attn") == attn
+
+
+@pytest.mark.parametrize("adapter", ["lora", "oft"])
+@pytest.mark.parametrize(("stored", "bits"), [({}, 4), ({"load_in_4bit": True}, 4), ({"load_in_8bit": True}, 8)])
+def test_a_checkpoint_of_bitsandbytes_has_its_stored_bits(
+    stored: dict[str, bool], bits: int, adapter: str, tmp_path: Path
+) -> None:
+    """The bundle then requires bitsandbytes, and its adapters have the dtype of adapters on a quantized base."""
+    put(tmp_path, {"config.json": json.dumps({**CONFIG, "quantization_config": stored})})
+    more = 'model(config=file("config.json"))' if stored else ""
+    model = "unsloth/Llama-3.2-1B-Instruct" + ("" if stored else "-bnb-4bit")
+    text = spec(adapter, more, train=f"{model} on someone/questions for 9 steps", batch="gbs=128 micro=8")
+    found = checked(text, str(tmp_path)).spec
+    assert found is not None
+    assert (found.bits, "bitsandbytes==" in requirements(found)) == (bits, True)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,9 @@ WHEN = quantized
 
 GIB = 2**30
 
-PACKED = ("aqlm", "awq", "bitsandbytes", "eetq", "gptq", "hqq", "quanto", "vptq")
+INFERENCE = ("auto-round", "higgs", "quark", "spqr", "vptq")
+"""Quantization methods that transformers refuses to train on, even with adapters (`HfQuantizer.is_trainable`)."""
+PACKED = ("aqlm", "awq", "bitsandbytes", "eetq", "gptq", "hqq", "quanto", "torchao", *INFERENCE)
 """Quantization methods (`quant_method` in config.json) for which transformers keeps the weights packed. Such weights
 have no gradient. If a model is quantized with any other method, transformers unpacks the weights or cannot load the
 model.
@@ -45,20 +47,13 @@ def _packed(spec: Spec, *others: str) -> str | None:
     return how if isinstance(how, str) and how in (*PACKED, *others) else None
 
 
-def _stored_bits(spec: Spec) -> int | None:
-    """The number of bits of a weight (4 or 8) in a model that was saved with bitsandbytes. None for any other model."""
-    found = spec.model.config.get("quantization_config")
-    if not isinstance(found, Mapping):
-        return None
-    return 4 if found.get("load_in_4bit") else 8 if found.get("load_in_8bit") else None
-
-
 @rule("XP450", "quantized-weights-trained")
 def quantized_trained(spec: Spec) -> Iterator[Finding]:
-    """A model whose weights are stored quantized can be trained only with adapters. xpc reads the config.json in the
-    folder of a local model, or the file that the setting `config` names.
+    """A model whose weights are stored quantized can be trained only with adapters, and not even with adapters if it is
+    quantized by AutoRound, HIGGS, Quark, SpQR or VPTQ. xpc reads the config.json in the folder of a local model, or the
+    file that the setting `config` names.
 
-    Why it is bad: packed weights have no gradient.
+    Why it is bad: packed weights have no gradient, and the kernels of some methods have no backward pass.
 
     Without this rule: ValueError in the trainer's constructor, after the model is loaded.
 
@@ -66,11 +61,11 @@ def quantized_trained(spec: Spec) -> Iterator[Finding]:
     running it.
     """
     how = _packed(spec)
-    if how is not None and not spec.lora:
+    if how in INFERENCE or (how is not None and not spec.lora):
         yield Finding(
             spec.model.label,
-            f"{spec.model.name} is quantized ({how}), and its weights cannot be trained",
-            "write `lora`, or name the unquantized model",
+            f"{spec.model.name} is quantized ({how}), and {'adapters' if spec.lora else 'its weights'} cannot be trained",
+            f"{'' if how in INFERENCE else 'write `lora`, or '}name the unquantized model",
         )
 
 
@@ -87,7 +82,7 @@ def quantized_twice(spec: Spec) -> Iterator[Finding]:
     Source: transformers 5.23 and 4.52 `quantizers/auto.py` (`merge_quantization_configs`); confirmed by running it.
     """
     how = _packed(spec, UNPACKED, *FP8)
-    stored = _stored_bits(spec) if how == "bitsandbytes" else None
+    stored = spec.model.stored_bits if how == "bitsandbytes" else None
     if stored is not None and spec.bits not in (None, stored):
         yield Finding(
             spec.location("lora.bits" if spec.written("lora.bits") else "qlora", f"{spec.bits} bits"),
