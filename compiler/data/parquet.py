@@ -7,7 +7,7 @@ https://parquet.apache.org/docs/file-format/, https://github.com/apache/thrift/b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from xpc.compiler.files.lfs import pointer
@@ -37,8 +37,11 @@ VERSION, LIST = 0x15, 0x19
 """The headers of a footer's first two fields in Thrift's protocol: the version (an integer) and the schema (a list)."""
 SCHEMA, ROWS = 2, 3
 """The numbers of two fields of FileMetaData: the schema, and the number of rows."""
-NAME, CHILDREN, CONVERTED = 4, 5, 6
-"""The numbers of three fields of SchemaElement: the name, the number of children, and the converted type."""
+TYPE, NAME, CHILDREN, CONVERTED = 1, 4, 5, 6
+"""The numbers of four fields of SchemaElement: the type of values, the name, the number of children, and the converted
+type."""
+TEXTS = (6, 7)
+"""The types of values that are byte strings, as texts are. All other types are numbers."""
 FAILURES = (IndexError, KeyError, ValueError, TypeError, AttributeError, RecursionError)
 """The exceptions that reading may raise if the bytes are not a footer."""
 LISTS = (1, 2, 3)
@@ -59,6 +62,11 @@ def keys(tail: Callable[[int], bytes]) -> tuple[str, ...] | None:
     cannot be read. `tail(n)` must return the last n bytes of the file.
     """
     return _read(tail, _keys)
+
+
+def numbers(tail: Callable[[int], bytes]) -> tuple[str, ...]:
+    """Those of a file's `keys` whose values are numbers or booleans. Empty if they cannot be read."""
+    return _read(tail, lambda schema, rows: tuple(key for key, kind in _kinds(schema) if kind not in TEXTS)) or ()
 
 
 def problem(head: bytes, tail: Callable[[int], bytes]) -> str | None:
@@ -84,21 +92,21 @@ def problem(head: bytes, tail: Callable[[int], bytes]) -> str | None:
     return None
 
 
-def of_part(path: str, number: int, workspace: Workspace) -> tuple[tuple[str, ...] | None, str | None]:
-    """Return a pair for a file of a folder: its columns (see `keys`), and why it is not a complete Parquet file (see
-    `problem`). `number` is the file's number, from 0. Both are None if the file cannot be opened, has another format,
-    or is not one of the first `MANY` files.
+def of_part(path: str, number: int, workspace: Workspace) -> tuple[tuple[str, ...] | None, tuple[str, ...], str | None]:
+    """Return three facts about a file of a folder: its columns (see `keys`), those with numbers (see `numbers`), and
+    why it is not a complete Parquet file (see `problem`). `number` is the file's number, from 0. All three are None or
+    empty if the file cannot be opened, has another format, or is not one of the first `MANY` files.
     """
     if not path.lower().endswith(".parquet") or number >= MANY:
-        return None, None
+        return None, (), None
     tail = partial(workspace.tail, path)
     try:
         if (found := keys(tail)) is not None:
-            return found, None
+            return found, numbers(tail), None
         head = workspace.head(path)
-        return None, problem(head, tail) if pointer(head) is None else None
+        return None, (), problem(head, tail) if pointer(head) is None else None
     except OSError:
-        return None, None
+        return None, (), None
 
 
 def _read(tail: Callable[[int], bytes], make: Callable[[Schema, int], T]) -> T | None:
@@ -114,13 +122,18 @@ def _read(tail: Callable[[int], bytes], make: Callable[[Schema, int], T]) -> T |
 
 def _keys(schema: Schema, rows: int) -> tuple[str, ...]:
     """The names of a file's columns, with nested keys, such as `id` and `messages[].role`."""
-    found, at = dict[str, None](), 1
+    return tuple(key for key, _ in _kinds(schema))
+
+
+def _kinds(schema: Schema) -> Iterable[tuple[str, object]]:
+    """The keys of a file's columns, each with the type of its values."""
+    found, at = dict[str, object](), 1
     for _ in range(schema[0][CHILDREN]):
         at = _add_keys(schema, at, "", 0, found)
-    return tuple(found)
+    return found.items()
 
 
-def _add_keys(schema: Schema, at: int, above: str, skipped: int, found: dict[str, None]) -> int:
+def _add_keys(schema: Schema, at: int, above: str, skipped: int, found: dict[str, object]) -> int:
     """Add the keys of the schema's element `at`, and of all elements nested in it, to `found`. Return the position of
     the element that follows. Between a list and its elements, Parquet has two levels whose names differ from writer to
     writer; these names are skipped.
@@ -131,7 +144,7 @@ def _add_keys(schema: Schema, at: int, above: str, skipped: int, found: dict[str
         raise ValueError("not a footer of Parquet")
     path = above if skipped else f"{above}.{name.decode('utf-8')}".removeprefix(".")
     if not many:
-        found[path] = None
+        found[path] = element.get(TYPE)
         return at + 1
     is_list = element.get(CONVERTED) in LISTS
     left, at = (2 if is_list else max(skipped - 1, 0)), at + 1

@@ -123,6 +123,26 @@ def conversational(source: DataSource) -> bool | None:
     return False if known is not None and known.shape == source.shape == "prompt_completion" else None
 
 
+def wrong_cells(source: DataSource) -> str | None:
+    """The reason why the columns of a Parquet file have other types than the format needs. None if no fault is known.
+    The types are in the file's footer; its rows are not read.
+    """
+    names, leaves = columns(source), source.keys or ()
+    turns = any(f"{name}[].{key}" in source.numbers for name in names for key in ("content", "value"))
+    lists = {"messages": "messages", "conversations": "messages", "tokens": "token ids"}.get(source.shape)
+    for name in names if source.shape not in WITH_IMAGES else ():
+        if lists is not None:
+            texts = f"{name}[]" in leaves and f"{name}[]" not in source.numbers
+            if name in leaves or texts:
+                return f"`{name}` is not a list of {lists}"
+        elif source.shape == "unpaired" and name == names[-1]:
+            if name in leaves and name not in source.numbers:
+                return f"`{name}` is text, and a label is true or false, or 1 or 0"
+        elif name in source.numbers:
+            return f"`{name}` is not text"
+    return "the content of a message is not a text" if turns else None
+
+
 def all_texts(sources: tuple[DataSource, ...]) -> bool:
     """Whether it is known that all rows of all sources contain plain text, not messages."""
     return all(conversational(source) is False for source in sources)

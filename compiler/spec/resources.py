@@ -23,7 +23,8 @@ class DataSource:
     - `stated`: whether the spec states the format or the prompt's column
     - `found`: the columns of a local file's first row, if it was read
     - `bundled`, `content`: the name and the bytes of the copy in the bundle
-    - `keys`: the columns of a Parquet file, with the keys inside them, such as `messages[].role`
+    - `keys`: the columns of a Parquet file, with the keys inside them, such as `messages[].role`; `numbers`: those of
+      them with numbers or booleans
     - `context`: a column whose text is appended to the prompt; `wording`: the name of a format with fixed words around
       prompt and context, such as Alpaca's
     - `chat`: whether texts become turns of a conversation
@@ -56,6 +57,7 @@ class DataSource:
     found: tuple[str, ...] | None = None
     rows: int | None = None
     keys: tuple[str, ...] | None = field(default=None, repr=False)
+    numbers: tuple[str, ...] = field(default=(), repr=False)
     context: str | None = None
     wording: str | None = None
     chat: bool = False

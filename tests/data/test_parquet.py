@@ -58,6 +58,33 @@ def test_plain_texts_for_a_chat_model_are_reported(tmp_path: Path, place: str) -
     assert reported == {"texts": ["XP186"], "messages": []}
 
 
+WRONG: dict[str, tuple[str, dict[str, list[Any]], str]] = {
+    "text": ("sft", {"text": [1] * 40}, "`text` is not text"),
+    "answers": ("sft", {"prompt": ["a"] * 40, "completion": [1.5] * 40}, "`completion` is not text"),
+    "turns": ("sft", {"messages": ["[]"] * 40}, "`messages` is not a list of messages"),
+    "contents": (
+        "sft",
+        {"messages": [[{"role": "user", "content": 1}]] * 40},
+        "the content of a message is not a text",
+    ),
+    "labels": ("kto", {"prompt": ["a"] * 40, "completion": ["b"] * 40, "label": ["yes"] * 40}, "`label` is text"),
+    "ids": ("sft", {"input_ids": ["1 2"] * 40}, "`input_ids` is not a list of token ids"),
+    "texts of ids": ("sft", {"input_ids": [["1", "2"]] * 40}, "`input_ids` is not a list of token ids"),
+}
+
+
+@pytest.mark.parametrize("place", ["rows.parquet", "d"])
+@pytest.mark.parametrize("kind", WRONG)
+def test_columns_of_a_wrong_type_are_refused(tmp_path: Path, kind: str, place: str) -> None:
+    """The types are in the footer, so a check finds them without reading a row."""
+    (tmp_path / "d").mkdir()
+    method, columns, why = WRONG[kind]
+    written(tmp_path / "d" if place == "d" else tmp_path, columns)
+    found = checked(spec(f"method {method}", train=trained(f'qwen2.5-3b on "{place}"'), batch="gbs=8"), tmp_path)
+    (error,) = [one for one in found.problems if one.severity == ERROR]
+    assert (error.code, why in error.message) == ("XP554", True)
+
+
 def test_columns_of_no_shape_are_refused_and_named(tmp_path: Path) -> None:
     written(tmp_path, {"question": ["2?"], "reply": ["2."]})
     found = checked(spec(train=trained('qwen2.5-3b on "rows.parquet"')), tmp_path)

@@ -96,7 +96,7 @@ def _within(source: DataSource, columns: tuple[str, ...]) -> str:
 def row_of_another_shape(spec: Spec) -> Iterator[Finding]:
     """Each row must have the form that its format requires, such as a list of turns for `messages`. The speaker of each
     turn must be known, a text must be a string, and `tools` must be a list of objects with a name, or the JSON text of
-    such a list. All rows of a local file are checked.
+    such a list. All rows of a local file are checked; of a Parquet file, the types of its columns.
 
     Why it is bad: one wrong row makes the run fail.
 
@@ -106,6 +106,9 @@ def row_of_another_shape(spec: Spec) -> Iterator[Finding]:
     """
     for source in spec.files:
         found = rows.survey(source)
+        if found is None and (why := rows.wrong_cells(source)) is not None and source.shape in spec.method.shapes:
+            message = f"the columns of `{source.name[:80]}` are not those of {source.shape}: {why}"
+            yield Finding(source.label, message, "convert the column, or name other columns")
         if found is None or rows.lacks_columns(source):
             continue  # the rule XP553 reports the missing column
         if source.found is None and "data" in spec.wrong:
