@@ -61,10 +61,11 @@ def quantized_trained(spec: Spec) -> Iterator[Finding]:
     running it.
     """
     how = _packed(spec)
+    what = "adapters" if spec.lora else "its weights"
     if how in INFERENCE or (how is not None and not spec.lora):
         yield Finding(
             spec.model.label,
-            f"{spec.model.name} is quantized ({how}), and {'adapters' if spec.lora else 'its weights'} cannot be trained",
+            f"{spec.model.name} is quantized ({how}), and {what} cannot be trained",
             f"{'' if how in INFERENCE else 'write `lora`, or '}name the unquantized model",
         )
 
