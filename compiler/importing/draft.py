@@ -26,7 +26,6 @@ SUGGESTED = 40
 """The largest number of unknown keys for which a spelling is suggested. A file with more unknown keys probably belongs
 to a tool that xpc does not support.
 """
-UNREADABLE_EXTRA = "it is a mapping, which `extra` cannot contain"
 
 
 @record
@@ -212,6 +211,22 @@ class Draft:
         """Whether the draft has a value for the setting `path`."""
         return path in self.settings
 
+    def value(self, path: str) -> str:
+        """The value of a setting, as a spec states it; "" if the setting is not set."""
+        return self.settings[path].text if path in self.settings else ""
+
+    def take(self, path: str) -> Entry | None:
+        """Remove a setting. Returns the key that set it, if there is one."""
+        old = self.settings.pop(path, None)
+        return None if old is None else old.entry
+
+    def overrule(self, path: str, why: str) -> None:
+        """Remove a setting, and record that the key that set it has no effect."""
+        entry = self.take(path)
+        if entry is not None:
+            self.outcomes.pop((entry.file, entry.key), None)
+            self.note(entry, why)
+
     def put(self, path: str, value: object, entry: Entry | None = None, why: str = "", weak: bool = False) -> None:
         """Set a setting. If another key has already set it to a different value, this is an error. With `weak`, it is
         only a warning, and the earlier value is kept.
@@ -227,18 +242,18 @@ class Draft:
             return
         old = self.settings.get(path)
         if old is not None and old.text != written.text:
-            if entry is None or old.entry is None:
-                if entry is not None and old.why.startswith("`--"):
-                    self.note(entry, f"{old.why}: {path} = {old.text}")
-                elif entry is not None:
-                    self.settings[path] = written
-                    self.mark(entry, MAPPED, f"{path} = {written.text}", why)
+            if entry is None:
                 return
-            if weak:
+            if old.entry is None and old.why.startswith("`--"):
+                self.note(entry, f"{old.why}: {path} = {old.text}")
+            elif old.entry is None:
+                self.settings[path] = written
+                self.mark(entry, MAPPED, f"{path} = {written.text}", why)
+            elif weak:
                 self.note(entry, f"{old.entry.location} overrules this key: {path} = {old.text}")
                 self.warn(entry, f"{old.entry.location} overrules {shown(entry)}: {path} = {old.text}")
-                return
-            self.error(entry, f"{old.entry.location} already sets {path} = {old.text}", "keep one of the two")
+            else:
+                self.error(entry, f"{old.entry.location} already sets {path} = {old.text}", "keep one of the two")
             return
         if old is None or entry is not None:
             self.settings[path] = written
@@ -261,19 +276,13 @@ class Draft:
             self.put(path, value, None, why)
 
     def setting(self, path: str, entry: Entry | None, weak: bool = False) -> None:
-        """Set a setting from a key with the same meaning and unit, such as `learning_rate: 2e-4`, if the file has the
-        key.
-        """
-        if entry is None:
-            return
-        if entry.empty:
+        """Set a setting from a key with the same meaning and unit, such as `learning_rate`, if the file has the key."""
+        if entry is None or entry.empty:
             self.note(entry, NULL)
-            return
-        value = typed(path, entry)
-        if value is None:
+        elif (value := typed(path, entry)) is None:
             self.error(entry, f"the value must be {BY_PATH[path].kind.phrase}")
-            return
-        self.put(path, value, entry, weak=weak)
+        else:
+            self.put(path, value, entry, weak=weak)
 
     def write_rows(self, rows: Iterable[object]) -> str:
         """Write rows to a JSONL file next to the spec. Returns the file's name, such as `import.rows.jsonl`."""
@@ -305,7 +314,7 @@ class Draft:
             self.note(entry, f"a bundle for {self.stack.name} has this value anyway")
             return True
         if isinstance(value, dict):
-            self.error(entry, UNREADABLE_EXTRA)
+            self.error(entry, "it is a mapping, which `extra` cannot contain")
         elif (wrong := extras.wrong_value(self.stack, library, name, value, self.method)) is not None:
             self.error(entry, f"on {self.stack.name}, the value must be {wrong}")
         else:
@@ -358,20 +367,15 @@ class Draft:
         elif entry.value is None:
             self.note(entry, NULL if last in known else "null: no value")
         else:
-            near = _typo_of(last, known) if self.unknown < SUGGESTED and last not in known else None
+            # imported only here, because only an unknown key needs it
+            from xpc.compiler.suggest.likeness import typo_of
+
+            near = typo_of(last, known) if self.unknown < SUGGESTED and last not in known else None
             self.unknown += 1
             why = "the imported tool has no such key in the version that xpc supports"
             why = "no setting of a spec corresponds to it" if last in known else why
             help = f"did you mean `{near}`?" if near else "leave it out if it does not change the training"
             self.error(entry, why, help, own=not near and last not in known, similar=bool(near))
-
-
-def _typo_of(name: str, known: tuple[str, ...]) -> str | None:
-    """The known key that `name` misspells: `learning_rate` for `lerning_rate`; None if no key is close."""
-    # imported only here, because only an unknown key needs it
-    from xpc.compiler.suggest.likeness import typo_of
-
-    return typo_of(name, known)
 
 
 def in_text(row: Setting, value: object) -> str:
@@ -390,11 +394,7 @@ def typed(path: str, entry: Entry) -> object | None:
     kind = BY_PATH[path].kind
     if kind in (kinds.INT, kinds.TOKENS, kinds.DURATION):
         return integer(entry)
-    if kind is kinds.REAL:
-        return number(entry)
-    if kind is kinds.FLAG:
-        return boolean(entry)
-    if kind is kinds.SHARE:
+    if kind in (kinds.REAL, kinds.SHARE):
         value = number(entry)
-        return None if value is None else Amount("share", value)
-    return text(entry)
+        return value if kind is kinds.REAL or value is None else Amount("share", value)
+    return boolean(entry) if kind is kinds.FLAG else text(entry)

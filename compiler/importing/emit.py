@@ -60,7 +60,7 @@ def _lines(draft: Draft, origin: str) -> list[str]:
     out.append("")
     adapter = next((name for name in reversed(ADAPTERS) if draft.has(name)), "lora")
     for clause in CLAUSES:
-        if clause == "nodes" and draft.has("nodes") and draft.settings["nodes"].text == "1":
+        if clause == "nodes" and draft.value("nodes") == "1":
             continue
         if clause in ("train", "extra") or (clause in ADAPTERS and clause != adapter):
             continue

@@ -75,11 +75,9 @@ def _replace(draft: Draft, path: str, value: object, why: str, name: str, differ
     """Replace the value of a setting. `why` is the reason. `difference`, how the tool differs from the spec, becomes a
     comment under the tool's key `name`.
     """
-    old = draft.settings.pop(path, None)
-    entry = None if old is None else old.entry
-    derived = path == "model.dtype" and any(
-        map(draft.has, ("qlora", "lora.bits"))
-    )  # for a quantized base, the spec states even the default dtype, because xpc would otherwise derive another dtype
+    entry = draft.take(path)
+    # for a quantized base, the spec states even the default dtype, because xpc would otherwise derive another dtype
+    derived = path == "model.dtype" and any(map(draft.has, ("qlora", "lora.bits")))
     if BY_PATH[path].default != value or derived:
         draft.put(path, value, entry, why)
     elif entry is not None:
@@ -89,22 +87,21 @@ def _replace(draft: Draft, path: str, value: object, why: str, name: str, differ
 
 
 def _attention(draft: Draft, family: Family, tool: str) -> None:
-    written = draft.settings.get("model.attn")
-    if written is None and "sdpa" not in family.attention:
-        draft.put(
-            "model.attn", "eager", None, f"{family.model_type} does not support sdpa, so transformers chooses eager"
-        )
-    if written is None or written.text == "eager" or written.text in family.attention:
+    written = draft.value("model.attn")
+    if not written and "sdpa" not in family.attention:
+        why = f"{family.model_type} does not support sdpa, so transformers chooses eager"
+        draft.put("model.attn", "eager", None, why)
+    if written in ("", "eager", *family.attention):
         return
-    better = "flash2" if "flash2" in family.attention and written.text in FLASH else None
+    better = "flash2" if "flash2" in family.attention and written in FLASH else None
     best = better or ("sdpa" if "sdpa" in family.attention else "eager")
     _replace(
         draft,
         "model.attn",
         best,
-        f"{family.model_type} has no {written.text} on {draft.stack.name}",
+        f"{family.model_type} has no {written} on {draft.stack.name}",
         "attn_implementation",
-        f"{tool} runs {family.model_type} with {written.text}, for which {draft.stack.name} has no kernel; the spec "
+        f"{tool} runs {family.model_type} with {written}, for which {draft.stack.name} has no kernel; the spec "
         f"computes the same by {best}",
     )
 
@@ -113,12 +110,11 @@ def _packing(draft: Draft, family: Family | None, tool: str) -> None:
     """Turn packing off if the documents of a packed row could attend to each other, which depends on the stack, the
     attention and the family. Under context parallelism, they always do.
     """
-    packed, attn = draft.settings.get("batch.packing"), draft.settings.get("model.attn")
-    if packed is None or packed.text != "true":
+    if draft.value("batch.packing") != "true":
         return
     facts = draft.stack.facts
     parallel = draft.has("strategy.context_parallel")
-    flash = attn is not None and attn.text in FLASH
+    flash = draft.value("model.attn") in FLASH
     if switches.stream(draft):
         if flash:
             return
@@ -148,15 +144,15 @@ def _packing(draft: Draft, family: Family | None, tool: str) -> None:
 
 def _context(draft: Draft, tool: str) -> None:
     """Set the attention to sdpa under context parallelism, which works only with sdpa."""
-    attn = draft.settings.get("model.attn")
-    if draft.has("strategy.context_parallel") and attn is not None and attn.text != "sdpa":
+    attn = draft.value("model.attn")
+    if draft.has("strategy.context_parallel") and attn not in ("", "sdpa"):
         _replace(
             draft,
             "model.attn",
             "sdpa",
             "context parallelism needs sdpa",
             "attn_implementation",
-            f"{tool} computes context parallelism by {attn.text}; the spec computes the same by sdpa",
+            f"{tool} computes context parallelism by {attn}; the spec computes the same by sdpa",
         )
 
 
@@ -164,7 +160,6 @@ def _kto_micro_batch(draft: Draft, tool: str) -> None:
     """Set the micro-batch of KTO to at least two rows. The KL term of KTO needs two, because it combines a prompt with
     the answer of another row.
     """
-    micro, accum = draft.settings.get("batch.micro"), draft.settings.get("batch.accum")
     if draft.method != "kto":
         return
     if tool == "LLaMA-Factory":
@@ -174,10 +169,11 @@ def _kto_micro_batch(draft: Draft, tool: str) -> None:
             "the spec with the answer of another row in the micro-batch; LLaMA-Factory shuffles the rows for each "
             "epoch, and the spec shuffles them once",
         )
-    if micro is None or micro.text != "1" or accum is None or int(accum.text) % 2:
+    accum = int(draft.value("batch.accum") or 1)
+    if draft.value("batch.micro") != "1" or accum % 2:
         return
     why = "KTO needs at least two rows in a micro-batch"
-    for path, one in (("batch.micro", 2), ("batch.accum", int(accum.text) // 2)):
+    for path, one in (("batch.micro", 2), ("batch.accum", accum // 2)):
         _replace(draft, path, one, why, "micro_batch_size", f"{tool} would put one row into a micro-batch, and the "
                  "spec puts two; a step has the same number of rows in both")  # fmt: skip
 
@@ -186,17 +182,15 @@ def _offloaded_optimizer(draft: Draft) -> None:
     """If ZeRO offloads the optimizer, set it to `adamw`. In the imported tool and in a bundle, accelerate then replaces
     most optimizers by DeepSpeed's Adam.
     """
-    written, strategy, where = (draft.settings.get(path) for path in ("optimizer", "strategy", "strategy.offload"))
-    if written is None or strategy is None or where is None or where.text == "none":
-        return
-    if strategy.text.startswith("zero") and written.text not in (*CPU_OPTIMIZERS, *STAY):
+    written, offloads = draft.value("optimizer"), draft.value("strategy.offload") not in ("", "none")
+    if offloads and draft.value("strategy").startswith("zero") and written not in ("", *CPU_OPTIMIZERS, *STAY):
         _replace(
             draft,
             "optimizer",
             "adamw",
             "accelerate replaces an offloaded optimizer by AdamW",
             "optimizer",
-            f"accelerate replaces {written.text} by DeepSpeed's CPU Adam, which adds weight decay to the gradient; "
+            f"accelerate replaces {written} by DeepSpeed's CPU Adam, which adds weight decay to the gradient; "
             "the spec has adamw, which applies weight decay to the weights",
         )
 
@@ -205,11 +199,11 @@ def _dropout(draft: Draft, family: Family, tool: str) -> None:
     """Set the dropout of adapters to 0 if they adapt experts whose weights are one stacked tensor: peft refuses dropout
     on such experts, and axolotl uses none for them.
     """
-    written, targets = draft.settings.get("lora.dropout"), draft.settings.get("lora.targets")
-    if written is None or float(written.text) == 0 or targets is None:
+    written, targets = draft.value("lora.dropout"), draft.value("lora.targets")
+    if float(written or 0) == 0 or not targets:
         return
-    names = targets.text if targets.text == "all-linear" else tuple(
-        one.strip().strip('"') for one in targets.text.strip("[]").split(",")
+    names = targets if targets == "all-linear" else tuple(
+        one.strip().strip('"') for one in targets.strip("[]").split(",")
     )  # fmt: skip
     if adapted(draft.stack, family.model_type, names) or draft.has("lora.parameters"):
         _replace(
@@ -218,7 +212,7 @@ def _dropout(draft: Draft, family: Family, tool: str) -> None:
             0.0,
             "adapters of experts have no dropout",
             "lora_dropout",
-            f"{tool} has a dropout of {written.text} in every adapter except those of experts; the spec has none",
+            f"{tool} has a dropout of {written} in every adapter except those of experts; the spec has none",
         )
 
 
@@ -226,13 +220,8 @@ def _remote_code(draft: Draft, family: Family, tool: str) -> None:
     """Turn `trust_remote_code` off if transformers itself implements the model's family, and the spec does not fix the
     revision of the model.
     """
-    written = draft.settings.get("model.trust_remote_code")
-    if (
-        written is None
-        or written.text != "true"
-        or draft.has("model.revision")
-        or registry.find_model(draft.model) is not None
-    ):
+    known = draft.has("model.revision") or registry.find_model(draft.model) is not None
+    if draft.value("model.trust_remote_code") != "true" or known:
         return
     _replace(
         draft,
@@ -249,12 +238,10 @@ def resumed_adapters(draft: Draft, tool: str, resumes: bool = False) -> None:
     """Turn off resuming if this stack cannot restore adapters from FSDP checkpoints (rule XP582). If the imported tool
     resumes by default (`resumes`), report the difference.
     """
-    strategy, states = draft.settings.get("strategy"), draft.settings.get("strategy.state_dict")
-    full = states is not None and states.text == "full"
-    kind = "" if strategy is None else "fsdp2_full" if strategy.text in ("fsdp", "hsdp") and full else strategy.text
-    if kind not in draft.stack.facts.fsdp_adapters_lost or draft.has("save.resume"):
-        return
-    if not any(map(draft.has, ADAPTERS)):
+    kind, full = draft.value("strategy"), draft.value("strategy.state_dict") == "full"
+    kind = "fsdp2_full" if kind in ("fsdp", "hsdp") and full else kind
+    lost = kind in draft.stack.facts.fsdp_adapters_lost and any(map(draft.has, ADAPTERS))
+    if not lost or draft.has("save.resume"):
         return
     name, other = (
         ("a checkpoint of FSDP1", "strategy fsdp") if kind == "fsdp1" else ("a full checkpoint", "state_dict = sharded")
@@ -271,11 +258,10 @@ def trained_dtype(draft: Draft, tool: str) -> None:
     that updates would be rounded to 0, and if the weights are in fp16 under ddp, because the gradient scaler refuses
     gradients in fp16.
     """
-    dtype, lr, strategy = (draft.settings.get(path) for path in ("model.dtype", "optimizer.lr", "strategy"))
+    dtype, lr, strategy = map(draft.value, ("model.dtype", "optimizer.lr", "strategy"))
     complete = draft.has("lora.modules_to_save") or not any(map(draft.has, ADAPTERS))
-    precision = draft.settings.get("precision")
-    computed = "fp16" if precision is None else precision.text.partition(" ")[0]
-    if dtype is not None and dtype.text == "fp16" and complete and (strategy is None or strategy.text == "ddp"):
+    computed = draft.value("precision").partition(" ")[0] or "fp16"
+    if dtype == "fp16" and complete and strategy in ("", "ddp"):
         _replace(
             draft,
             "model.dtype",
@@ -286,9 +272,7 @@ def trained_dtype(draft: Draft, tool: str) -> None:
             f"computes in {computed}",
         )
         return
-    if dtype is None or dtype.text != "bf16" or lr is None or strategy is None or float(lr.text) > 1e-5:
-        return
-    if strategy.text == "ddp" and not any(map(draft.has, ADAPTERS)):
+    if dtype == "bf16" and lr and float(lr) <= 1e-5 and strategy == "ddp" and not any(map(draft.has, ADAPTERS)):
         _replace(
             draft,
             "model.dtype",

@@ -22,7 +22,7 @@ NEAREST = 3
 def adapter(draft: Draft, overrides: Overrides) -> None:
     """Warn if the run continues an adapter whose folder does not exist, and name the nearby YAML that writes it."""
     written = draft.settings.get("lora.from")
-    folder = "" if written is None else written.text.strip('"').rstrip("/\\")
+    folder = draft.value("lora.from").strip('"').rstrip("/\\")
     if written is not None and overrides.read(f"{folder}/adapter_config.json") is None:
         output = re.escape(re.sub(r"^\./|/checkpoint-\d+$", "", folder))
         line = re.compile(rf"""^(\w+):[ \t]*["']?(?:\./)?{output}/?["']?[ \t]*(?:#.*)?$""", re.MULTILINE)

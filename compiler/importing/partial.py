@@ -82,7 +82,7 @@ def _rewards(draft: Draft, errors: list[Message], overrides: Overrides) -> None:
         file = overrides.rewards or reward_file.USUAL
         draft.put("method.rewards", (Weighted("reward", None, file, "reward"),), None, "no key names a reward")
     rewards = draft.settings.get("method.rewards")
-    named = dict.fromkeys(re.findall(r'"([^":]+\.py):(\w+)', rewards.text) if rewards is not None else [])
+    named = dict.fromkeys(re.findall(r'"([^":]+\.py):(\w+)', draft.value("method.rewards")))
     written = {file: overrides.read(file) for file, _ in named if file not in draft.files}
     lost = sorted(file for file, body in written.items() if body is None or reward_file.has_stubs(body))
     for file in lost:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.text.entries import Entry, integer
+from xpc.compiler.importing.text.entries import Entry, integer, is_on, is_stated
 
 LIBRARY = 1000
 """The default buffer size, in rows, of `IterableDataset.shuffle` in the library datasets."""
@@ -20,7 +20,7 @@ def stream(draft: Draft, entry: Entry | None, buffer: Entry | None, usual: int |
     its default, or None if the tool does not shuffle a stream.
     """
     reason = "" if draft.on(entry) is None else _why_complete(draft)
-    if entry is None or entry.off or reason:
+    if not is_on(entry) or reason:
         draft.note(buffer, "without a stream, the run shuffles all rows together")
         if reason:
             draft.settings.pop("data.shuffle_buffer", None)
@@ -31,16 +31,12 @@ def stream(draft: Draft, entry: Entry | None, buffer: Entry | None, usual: int |
     if not draft.has("save.every"):
         why = "saves after each epoch; the spec, whose stream has no epochs, saves after each tenth of the run"
         draft.differs("save_strategy", f"{tool} {why}")
-    workers = draft.settings.pop("data.workers", None)
-    if workers is not None and workers.entry is not None:
-        del draft.outcomes[workers.entry.file, workers.entry.key]
-        draft.note(workers.entry, "the training process itself tokenizes a stream")
+    draft.overrule("data.workers", "the training process itself tokenizes a stream")
     if usual is None:
         draft.default("data.shuffle", False, f"{tool} does not shuffle a stream")
-    order = draft.settings.get("data.shuffle")
-    if order is not None and order.text == "false":
+    if draft.value("data.shuffle") == "false":
         draft.note(buffer, "the run does not shuffle the rows")
-    elif buffer is None or buffer.empty:
+    elif not is_stated(buffer):
         draft.put("data.shuffle_buffer", usual or LIBRARY, None, f"not set: {tool}'s default")
         draft.note(buffer, "null: the default")
     elif (integer(buffer) or 0) > 1:
@@ -64,13 +60,13 @@ def _why_complete(draft: Draft) -> str:
         return "the run selects a part of the rows"
     for path, value, _ in COMPLETE:
         # `data.workers` does not prevent a stream: the function `stream` removes this setting
-        if path != "data.workers" and draft.has(path):
-            text = draft.settings[path].text
-            if text == value if value else text != "false":
+        if path != "data.workers":
+            text = draft.value(path)
+            if text == value if value else text not in ("", "false"):
                 return f"`{path}{value and f' = {value}'}` needs all rows"
-    if "tokens" in (source.format, draft.settings["data.format"].text if draft.has("data.format") else ""):
+    if "tokens" in (source.format, draft.value("data.format")):
         return "the run checks the token ids of all rows"
     for path in INTERVALS:
-        if draft.has(path) and draft.settings[path].text == "epoch":
+        if draft.value(path) == "epoch":
             return f"`{path}` counts epochs, and a stream has none"
     return ""

@@ -7,7 +7,7 @@ import re
 from xpc.compiler import registry
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.outcomes import MAPPED
-from xpc.compiler.importing.text.entries import Entry
+from xpc.compiler.importing.text.entries import Entry, is_stated
 from xpc.compiler.language.kinds import Template
 from xpc.compiler.registry import chat_templates
 
@@ -33,7 +33,7 @@ def template_arguments(draft: Draft, entry: Entry | None, location: str) -> None
     """Set the arguments of the chat template. `location` is the tool's key that names a template, for the help of
     errors.
     """
-    if entry is None or entry.empty:
+    if not is_stated(entry):
         draft.note(entry, "null: no arguments")
         return
     written = draft.settings.pop("model.chat_template", None)

@@ -16,7 +16,7 @@ from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.keys import load
 from xpc.compiler.importing.overrides import Machines, Overrides, named_table
 from xpc.compiler.importing.text import json as jsontext
-from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer, text
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer, is_stated, text
 from xpc.grammar.package_data import read_table
 
 MESH = ("dp_replicate_size", "dp_shard_size", "cp_size", "tp_size", "sp_size")
@@ -148,7 +148,7 @@ def _dynamo(draft: Draft, entry: Entry, block: Entry) -> None:
     """
     table = {key.removeprefix("dynamo_"): one for key, one in block.mapping.items()}
     backend = table.get("backend")
-    word = "NO" if backend is None or backend.empty else str(text(backend)).upper()
+    word = str(text(backend)).upper() if is_stated(backend) else "NO"
     if word in ("NO", "FALSE"):
         draft.note(entry, "nothing is compiled")
     elif entry is not backend:

@@ -65,7 +65,7 @@ def zero(draft: Draft, table: Entries, prefix: str = "") -> None:
 def _enabled(block: Entry) -> bool:
     """Whether a block such as `elasticity` is on. For DeepSpeed, a block without `enabled: true` is off."""
     on = block.mapping.get("enabled")
-    return on is not None and boolean(on) is True
+    return boolean(on) is True
 
 
 def _leaves(entry: Entry) -> Iterator[Entry]:
@@ -91,13 +91,13 @@ def _rest(draft: Draft, entry: Entry, key: str) -> None:
     name = f"{head}.{older[last]}" if last in older else key
     why = extras.removed(draft.stack, "deepspeed", name)
     stage3 = last.startswith("stage3_") or last in older
-    strategy = draft.settings.get("strategy")
+    strategy = draft.value("strategy")
     if why is not None:
         draft.note(entry, why)
         if not entry.off:
             draft.warn(entry, why)
-    elif stage3 and strategy is not None and strategy.text != "zero3":
-        draft.note(entry, f"{strategy.text} does not read it")
+    elif stage3 and strategy not in ("", "zero3"):
+        draft.note(entry, f"{strategy} does not read it")
     elif entry.value is None:
         draft.note(entry, NULL)
     elif key in ("steps_per_print", "wall_clock_breakdown", "zero_allow_untested_optimizer", "_comment") or (
@@ -163,8 +163,7 @@ def _optimizer(draft: Draft, block: Entry | None) -> None:
         if own is not None and own.entry is not None and not own.text.startswith("adamw"):
             draft.error(kind, f"{own.entry.location} sets {own.text}", "keep one of the two")
         else:
-            earlier = own.entry if own is not None else None
-            draft.settings.pop("optimizer", None)
+            earlier = draft.take("optimizer")
             draft.put("optimizer", "adamw", kind, "a bundle also uses DeepSpeed's AdamW")
             draft.mark(earlier, "mapped", "optimizer = adamw", "the DeepSpeed file decides")
     elif kind is not None:
@@ -220,8 +219,7 @@ def _scheduler(draft: Draft, block: Entry | None) -> None:
         elif inner == "last_batch_iteration" and number(one) == -1:
             draft.note(one, "-1 starts the schedule at the first step, as a bundle does")
         elif inner == "total_num_steps" and integer(one) is not None:
-            steps = draft.settings.get("train.steps")
-            if steps is not None and steps.text == str(integer(one)):
+            if draft.value("train.steps") == str(integer(one)):
                 draft.note(one, "the length of the run")
             else:
                 draft.error(one, "a schedule ends with the run", "write `max_steps` with this number, or leave it out")
@@ -233,7 +231,7 @@ def _scheduler(draft: Draft, block: Entry | None) -> None:
 
 def _level(draft: Draft, level: Entry | None) -> int | None:
     """Set the strategy for a ZeRO stage, if the file states one, and return the stage."""
-    found = None if level is None else integer(level)
+    found = integer(level)
     if found is not None and found in STAGES:
         draft.put("strategy", STAGES[found], level)
     else:
@@ -261,7 +259,7 @@ def stage(draft: Draft, block: Entry | None) -> None:
             draft.note(one, "nothing is sharded")
     offload(draft, table.get("offload_optimizer"), table.get("offload_param"), number_ or 0)
     one = table.get("allgather_partitions")
-    if one is not None and boolean(one):
+    if boolean(one):
         draft.note(one, "DeepSpeed's own default")
     one = table.get("stage3_gather_16bit_weights_on_model_save")
     if one is not None and not number_:

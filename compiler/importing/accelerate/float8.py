@@ -70,11 +70,11 @@ def _belonging(draft: Draft, one: Entry, name: str) -> None:
 
 def _obstacle(draft: Draft) -> str:
     """The reason why the spec cannot train in fp8, such as an adapter; "" if it can."""
-    strategy = draft.settings.get("strategy")
+    strategy = draft.value("strategy")
     if not draft.stack.facts.float8_training:
         return f"{draft.stack.name} cannot train in fp8"
     if any(map(draft.has, ADAPTERS)):
         return "adapters cannot be combined with fp8"
-    if strategy is not None and strategy.text not in STRATEGIES:
-        return f"{strategy.text} cannot be combined with fp8"
+    if strategy not in ("", *STRATEGIES):
+        return f"{strategy} cannot be combined with fp8"
     return ""

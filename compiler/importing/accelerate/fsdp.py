@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xpc.compiler.importing.draft import NULL, Draft
 from xpc.compiler.importing.keys import is_usual, load
-from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer, text, words
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer, is_on, is_stated, text, words
 from xpc.compiler.language.extras import ONLY_FSDP1
 from xpc.compiler.stacks import able
 
@@ -26,7 +26,7 @@ def fsdp(draft: Draft, block: Entry | None) -> None:
     version, sharding = table.get("fsdp_version"), table.get("fsdp_sharding_strategy")
     reshard = table.get("fsdp_reshard_after_forward")
     second = version is not None and integer(version) == 2
-    hybrid = draft.has("strategy") and draft.settings["strategy"].text == "hsdp"
+    hybrid = draft.value("strategy") == "hsdp"
     if version is not None and integer(version) not in (1, 2):
         draft.error(version, "FSDP has versions 1 and 2")
     word = "" if sharding is None else str(text(sharding)).upper()
@@ -34,7 +34,7 @@ def fsdp(draft: Draft, block: Entry | None) -> None:
     if reshard is not None and boolean(reshard) is None and str(reshard.value).upper() in SHARDING:
         sharding, word, reshard = reshard, str(reshard.value).upper(), None
     name, kept = SHARDING.get(word, ("fsdp1", None))
-    if sharding is not None and not sharding.empty and word not in SHARDING:
+    if is_stated(sharding) and word not in SHARDING:
         draft.error(sharding, "FSDP has the strategies FULL_SHARD, SHARD_GRAD_OP, NO_SHARD and HYBRID_SHARD")
     name = "fsdp" if second and name == "fsdp1" else name
     if name == "fsdp" and not draft.stack.facts.fsdp2 and version is not None:
@@ -42,7 +42,7 @@ def fsdp(draft: Draft, block: Entry | None) -> None:
         draft.error(version, f"{draft.stack.name} has no FSDP2", f"write `--target {other}`")
     if not hybrid:
         for entry in (sharding, version):
-            if entry is not None and not entry.empty:
+            if is_stated(entry):
                 draft.put("strategy", name, entry)
         draft.default("strategy", name, "not set: accelerate's FSDP")
     else:
@@ -72,18 +72,15 @@ def _fsdp_rest(draft: Draft, table: Entries) -> None:
             draft.put("strategy.offload", "cpu", params)
         else:
             draft.note(params, "nothing is offloaded")
-    if again is not None and boolean(again):
-        trainer = draft.settings.get("memory.checkpointing")
-        if trainer is not None and trainer.text == "false":
+    if boolean(again):
+        if draft.value("memory.checkpointing") == "false":
             # transformers refuses both keys together, so a file that checkpoints by FSDP turns off the trainer's
             # `gradient_checkpointing`
-            del draft.settings["memory.checkpointing"]
-            if trainer.entry is not None:
-                draft.note(trainer.entry, "FSDP recomputes the activations, not the trainer")
+            draft.note(draft.take("memory.checkpointing"), "FSDP recomputes the activations, not the trainer")
         draft.put("memory.checkpointing", True, again, "one setting turns on recomputation, by FSDP or the trainer")
     elif again is not None:
         draft.note(again, "`gradient_checkpointing` decides")
-    second = draft.stack.facts.fsdp2 and draft.settings["strategy"].text in ("fsdp", "hsdp")
+    second = draft.stack.facts.fsdp2 and draft.value("strategy") in ("fsdp", "hsdp")
     for key, one in table.items():
         if draft.handled(one):
             continue
@@ -106,7 +103,7 @@ def mesh(draft: Draft, block: Entry | None) -> None:
         key.removeprefix("parallelism_config_"): one for key, one in ({} if block is None else block.mapping).items()
     }
     replicate, shard, context = (table.get(name) for name in ("dp_replicate_size", "dp_shard_size", "cp_size"))
-    parallel = integer(context) if context is not None else None
+    parallel = integer(context)
     if context is not None and parallel and parallel > 1:
         draft.put("strategy.context_parallel", parallel, context)
     if replicate is not None and (integer(replicate) or 0) > 1:
@@ -146,7 +143,7 @@ def trainer_fsdp(draft: Draft, named: Entries) -> None:
     """Import transformers' arguments `fsdp`, such as "full_shard auto_wrap", and `fsdp_config`."""
     entry, config = named.get("fsdp"), named.get("fsdp_config")
     wrap, least = named.get("fsdp_transformer_layer_cls_to_wrap"), named.get("fsdp_min_num_params")
-    if entry is None or entry.off:
+    if not is_on(entry):
         for one in (entry, config, wrap, least):
             if one is not None:
                 for part in one.mapping.values() or [one]:
@@ -160,7 +157,7 @@ def trainer_fsdp(draft: Draft, named: Entries) -> None:
     version = inner.get("version", inner.get("fsdp_version")) or outer
     if name == "fsdp1" and version is not None and integer(version) == 2:
         name = "fsdp"
-    if draft.has("strategy") and draft.settings["strategy"].text == "hsdp":
+    if draft.value("strategy") == "hsdp":
         name = "hsdp"  # keep the hybrid sharding that `parallelism_config` states
     draft.put("strategy", name, entry)
     if outer is not None:
@@ -173,5 +170,5 @@ def trainer_fsdp(draft: Draft, named: Entries) -> None:
         if outer is not None and not any(key.endswith("version") for key in inner):
             config = Entry(config.key, {**inner, "fsdp_version": outer}, config.file, config.line)
         fsdp(draft, config)
-    elif config is not None and not config.empty:
+    elif is_stated(config):
         draft.error(config, "write the mapping itself, not the name of a file")

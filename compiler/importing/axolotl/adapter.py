@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.text.entries import Entries, Entry, boolean, text, words
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, is_stated, text, words
 from xpc.compiler.importing.trl import model as models
 from xpc.compiler.registry.family_modules import family_modules
 
@@ -27,11 +27,11 @@ def adapter(draft: Draft, named: Entries) -> None:
     and qlora, report that the remaining keys about adapters have no effect.
     """
     kind, four, eight = named.get("adapter"), named.get("load_in_4bit"), named.get("load_in_8bit")
-    word = "" if kind is None or kind.empty else str(text(kind)).lower()
+    word = str(text(kind)).lower() if is_stated(kind) else ""
     if kind is None or word not in ("lora", "qlora"):
         _no_adapter(draft, named, word)
         return
-    bits = 4 if four is not None and boolean(four) else 8 if eight is not None and boolean(eight) else None
+    bits = 4 if boolean(four) else 8 if boolean(eight) else None
     if word == "qlora" or bits == 4:
         draft.put("qlora", True, kind)
         bits = 4
@@ -64,7 +64,7 @@ def _no_adapter(draft: Draft, named: Entries, word: str) -> None:
     for one in inside:
         draft.note(one, "no adapter is trained")
     for switch in (named.get("load_in_4bit"), named.get("load_in_8bit")):
-        if switch is not None and boolean(switch):
+        if boolean(switch):
             draft.error(switch, "quantized weights cannot be trained without an adapter")
         elif switch is not None:
             draft.note(switch, "it is off")
@@ -85,11 +85,11 @@ def _quantization(draft: Draft, options: Entry | None, on: bool) -> None:
 
 def _targets(draft: Draft, named: Entries) -> None:
     linear, modules = named.get("lora_target_linear"), named.get("lora_target_modules")
-    names = [] if modules is None else words(modules) or []
-    if linear is not None and boolean(linear) and not {*names} & {*BEYOND}:
+    names = words(modules) or []
+    if boolean(linear) and not {*names} & {*BEYOND}:
         draft.put("lora.targets", "all-linear", linear)
         draft.note(modules, "`lora_target_linear` selects every linear layer")
-    elif linear is not None and boolean(linear) and modules is not None:
+    elif boolean(linear) and modules is not None:
         draft.note(linear, "`lora_target_modules` lists them")
         if {*names} >= {*family_modules()["llama"].linear.values()}:
             draft.put("lora.targets", tuple(names), modules)

@@ -8,7 +8,7 @@ from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.families import kind_of
 from xpc.compiler.importing.overrides import Overrides
 from xpc.compiler.importing.template_arguments import put_template, template_arguments
-from xpc.compiler.importing.text.entries import Entries, Entry, boolean, text, words
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, is_stated, text, words
 from xpc.compiler.importing.trl import data as corpus
 from xpc.compiler.importing.trl import formats
 from xpc.compiler.registry import chat_templates as templates
@@ -53,7 +53,7 @@ def learned(draft: Draft, named: Entries) -> TrainedTurns:
         every = ends is not None and ends.value == "all"
         found.append(TrainedTurns(given or axolotl_templates.ASSISTANT, every, roles or ends))
     everyone = named.get("train_on_inputs")
-    if everyone is not None and boolean(everyone):
+    if boolean(everyone):
         return TrainedTurns(EVERYONE, any(one.every_end for one in found), everyone)
     for other in found[1:]:
         if (other.roles, other.every_end) != (found[0].roles, found[0].every_end):
@@ -67,8 +67,8 @@ def template(draft: Draft, named: Entries, overrides: Overrides, marks: TrainedT
     than the assistant's and the template marks all of them.
     """
     entry, body = _template_entry(draft, named, "chat_template"), _template_entry(draft, named, "chat_template_jinja")
-    word = "" if entry is None or entry.empty else str(text(entry))
-    own = body is not None and not body.empty
+    word = str(text(entry)) if is_stated(entry) else ""
+    own = is_stated(body)
     shapes = formats.of_rows(draft)
     renders = _renders(draft)
     fallback = word.startswith("tokenizer_default_fallback_")
@@ -121,7 +121,7 @@ def template(draft: Draft, named: Entries, overrides: Overrides, marks: TrainedT
 
 
 def _system(draft: Draft, system: Entry | None) -> None:
-    stated = system is not None and not system.empty
+    stated = is_stated(system)
     why = "axolotl writes this system prompt only into the saved chat template, not into the rows"
     draft.note(system, why if stated else "null: none")
 
@@ -149,7 +149,7 @@ def _renders(draft: Draft) -> bool:
 def arguments(draft: Draft, named: Entries) -> None:
     """Set the template arguments from `chat_template_kwargs`, if the rows are formatted with a chat template."""
     entry = named.get("chat_template_kwargs")
-    if entry is not None and not entry.empty and not _renders(draft):
+    if is_stated(entry) and not _renders(draft):
         draft.note(entry, "no template renders these rows")
     else:
         template_arguments(draft, entry, "chat_template_jinja")
@@ -163,7 +163,7 @@ def _template_entry(draft: Draft, named: Entries, key: str) -> Entry | None:
     parts = [] if listed is None else [one.mapping.get(key) for one in listed.items]
     if listed is not None and key == "chat_template":
         parts = [part or _conversation(draft, one) for part, one in zip(parts, listed.items)]
-    given = [one for one in parts if one is not None and not one.empty]
+    given = [one for one in parts if is_stated(one)]
     if not given:
         return shared
     values = {str(one.value) for one in given} | ({"" if shared is None else str(shared.value)} - {str(given[0].value)}
@@ -189,7 +189,7 @@ def _conversation(draft: Draft, entry: Entry) -> Entry | None:
     not have the key.
     """
     kind, named = entry.mapping.get("type"), entry.mapping.get("conversation")
-    if named is None or named.empty or kind is None or not str(kind.value).startswith("sharegpt"):
+    if not is_stated(named) or kind is None or not str(kind.value).startswith("sharegpt"):
         return None
     word = str(text(named)).lower()
     if word not in CONVERSATIONS:
@@ -265,7 +265,7 @@ def _end(draft: Draft, named: Entries, name: str, known: ModelFacts | None) -> N
     """
     end, ends, special = axolotl_templates.end_of(name), named.get("eot_tokens"), named.get("special_tokens")
     eos = special.mapping.get("eos_token") if special is not None else None
-    tokens = [*(words(ends) or [] if ends is not None else []), text(eos) if eos is not None else None]
+    tokens = [*(words(ends) or [] if ends is not None else []), text(eos)]
     alias = "" if known is None else known.alias
     chats = "instruct" in alias or (alias.startswith("qwen3") and "base" not in alias)
     if end not in tokens and not (chats and ends is None and eos is None) and draft.method == "sft":

@@ -16,7 +16,7 @@ from xpc.compiler.importing.axolotl import templates as axolotl_templates
 from xpc.compiler.importing.draft import Draft, Source
 from xpc.compiler.importing.overrides import Overrides
 from xpc.compiler.importing.template_arguments import put_template
-from xpc.compiler.importing.text.entries import Entries, Entry, boolean, text, words
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, is_on, is_stated, text, words
 from xpc.compiler.importing.trl import data as corpus
 from xpc.compiler.importing.trl import formats
 from xpc.compiler.importing.trl.model import revised
@@ -115,11 +115,11 @@ def _source(draft: Draft, entry: Entry, raw: bool, named: Entries) -> None:
         names = [one for one in inside if one is not None]
         draft.mark(path, "mapped", "the folder of the files" if len(names) > 1 else "the folder of the file")
         draft.mark(files, "mapped", "data")
-    elif files is not None and not files.empty:
+    elif is_stated(files):
         why = "axolotl reads only these files of the dataset; the spec reads all (`--data` names a local copy of them)"
         draft.drop("data_files", why, files)
     shards = table.get("shards")
-    if len(names) > 1 and shards is not None and not shards.off:
+    if len(names) > 1 and is_on(shards):
         draft.error(
             shards,
             "a spec can take a part of one file, not of several files together",
@@ -146,7 +146,7 @@ def _source(draft: Draft, entry: Entry, raw: bool, named: Entries) -> None:
 
 def _system_column(draft: Draft, path: Entry | None, overrides: Overrides) -> None:
     """Set `data.system_column` if a local file of conversations has a column `system`, which axolotl reads too."""
-    name = None if path is None else text(path)
+    name = text(path)
     data = overrides.read(name) if name is not None and name.endswith(".jsonl") else None
     try:
         first = json.loads((data or b"{}").split(b"\n", 1)[0])
@@ -177,12 +177,10 @@ def _shape(draft: Draft, table: Entries, word: str, location: Entry) -> tuple[st
         )
         return "prompt", ()
     if word in ("completion", "pretrain") or word.startswith("completion"):
-        name = (text(field) if field is not None else None) or "text"
+        name = text(field) or "text"
         return "text", (name,) if name != "text" else ()
     if word.startswith(("chat_template", "sharegpt")) or word == "messages":
-        name = (text(messages) if messages is not None else None) or (
-            "conversations" if word.startswith("sharegpt") else "messages"
-        )
+        name = text(messages) or ("conversations" if word.startswith("sharegpt") else "messages")
         shape = _messages(draft, table, word.startswith("sharegpt"), location)
         return shape, (name,) if (name,) != SHAPES[shape] else ()
     if word in ("alpaca", "alpaca:instruct"):  # these are the prompts of the spec's format `alpaca`
@@ -314,9 +312,9 @@ def _pair(draft: Draft, word: str, location: Entry, messages: Entry | None, chos
     _chat_template(draft, word.removeprefix("bradley_terry."), location, texts=True)
     if last in COLUMNS:
         return COLUMNS[last]
-    one, two = (text(entry) if entry is not None else None for entry in (chosen, rejected))
+    one, two = (text(entry) for entry in (chosen, rejected))
     if word.startswith("chat_template") or messages is not None:
-        return ((text(messages) if messages is not None else None) or "messages", one or "chosen", two or "rejected")
+        return (text(messages) or "messages", one or "chosen", two or "rejected")
     if last not in ("default", "chatml", "llama3", ""):
         draft.error(
             location,
@@ -365,12 +363,12 @@ def _mask(draft: Draft, named: Entries, marked: bool) -> None:
     the chat template marks the turns to train on.
     """
     entry = named.get("train_on_inputs")
-    prompts_too = entry is not None and boolean(entry) is True
+    prompts_too = boolean(entry) is True
     paths = formats.masks(draft)
     if entry is not None and (draft.method != "sft" or not paths):
         draft.note(entry, f"{draft.method} does not read it" if paths else "the rows have no separate answers")
     for path in paths if draft.method == "sft" else ():
-        if entry is not None and not entry.empty:
+        if is_stated(entry):
             draft.put(path, (marked and path == "method.assistant_only") or not prompts_too, entry)
         else:
             draft.put(path, True, None, "not set: axolotl trains on answers")

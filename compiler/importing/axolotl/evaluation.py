@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xpc.compiler.importing.axolotl.keys import names
 from xpc.compiler.importing.draft import Draft, Source
-from xpc.compiler.importing.text.entries import Entries, Entry, plain
+from xpc.compiler.importing.text.entries import Entries, Entry, is_stated, plain
 from xpc.compiler.importing.trl import data as corpus
 from xpc.compiler.importing.trl.model import revised
 
@@ -16,7 +16,7 @@ def _test_sets(draft: Draft, entry: Entry | None, listed: Entry | None) -> None:
     """Set `eval.data` from `test_datasets`. A test set whose rows have another format than the training rows is an
     error.
     """
-    if entry is None or entry.empty:
+    if not is_stated(entry):
         draft.note(entry, "null: none")
         return
     trained = listed.items[0].mapping if listed is not None and listed.items else {}
@@ -31,7 +31,7 @@ def _test_sets(draft: Draft, entry: Entry | None, listed: Entry | None) -> None:
             continue
         split = table.get("split")
         found = corpus.source(draft, table.get("path", one), table.get("name"), split)
-        if found is not None and not found.ref.startswith('"') and (split is None or split.empty):
+        if found is not None and not found.ref.startswith('"') and not is_stated(split):
             # axolotl evaluates on the split `test` unless the file names another one
             found = Source(f"{found.ref.removesuffix('[train]')}[test]")
         if found is not None and "revision" in table:

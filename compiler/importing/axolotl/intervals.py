@@ -8,7 +8,7 @@ from __future__ import annotations
 from xpc.compiler.importing.draft import NULL, Draft
 from xpc.compiler.importing.keys import has_needed
 from xpc.compiler.importing.outcomes import KeyOutcome
-from xpc.compiler.importing.text.entries import Entries, Entry, number
+from xpc.compiler.importing.text.entries import Entries, Entry, is_on, is_stated, number
 from xpc.compiler.importing.trl import schedule, switches
 from xpc.compiler.language.kinds import EPOCH, Amount
 
@@ -20,7 +20,7 @@ def intervals(draft: Draft, named: Entries) -> None:
     for `saves_per_epoch`, it then reads `save_strategy`.
     """
     length = named.get("num_train_epochs")
-    epochs = (number(length) if length is not None else None) or 1
+    epochs = number(length) or 1
     held = named.get("val_set_size")
     evaluates = (held is not None and bool(number(held))) or has_needed(named, "test_datasets")
     for key, path, steps, kind in (
@@ -33,8 +33,8 @@ def intervals(draft: Draft, named: Entries) -> None:
             for entry in given:
                 draft.note(entry, "no rows are held out")
             continue
-        times = number(one) if one is not None and not one.off else None
-        if one is not None and not one.off and (times is None or times < 0):
+        times = number(one) if is_on(one) else None
+        if is_on(one) and (times is None or times < 0):
             draft.error(one, "the value must be a number that is not negative")
         elif one is not None and times and has_needed(named, steps):
             draft.error(one, f"`{steps}` on line {named[steps].line} is set, too", "keep one of the two")
@@ -47,7 +47,7 @@ def intervals(draft: Draft, named: Entries) -> None:
             switches.every(None, counted, Amount("count", 500), draft, path)
         if not draft.has(path) and word is not None and word.value == "best" and path == "save.every":
             _best(draft, word)
-        elif not draft.has(path) and word is not None and not word.empty:
+        elif not draft.has(path) and is_stated(word):
             usual = Amount("count", 500) if path == "save.every" else _logging(named)
             switches.every(word, None, usual, draft, path)
         elif path == "save.every":
@@ -72,39 +72,31 @@ def _best(draft: Draft, entry: Entry) -> None:
     """Import `save_strategy: best`, with which axolotl saves only after an evaluation with a better result. Report that
     a run of the spec saves after every evaluation.
     """
-    evaluated = draft.settings.get("eval.every")
-    if evaluated is None or evaluated.text == "never":
+    evaluated = draft.value("eval.every")
+    if evaluated in ("", "never"):
         draft.error(entry, "nothing is evaluated, so there is no best checkpoint", "write `steps` or `epoch`")
         return
-    draft.raw("save.every", evaluated.text, entry)
+    draft.raw("save.every", evaluated, entry)
     draft.differs("save_strategy", "axolotl saves only if the model evaluates better than before; the spec "
                   "saves at each evaluation", entry)  # fmt: skip
 
 
 def evaluation(draft: Draft, named: Entries) -> None:
     """Turn on axolotl's evaluation before the first step, and import `load_best_model_at_end` and early stopping."""
-    evaluated, saved = draft.settings.get("eval.every"), draft.settings.get("save.every")
+    evaluated, saved = draft.value("eval.every"), draft.value("save.every")
     extra = draft.extra.setdefault("trl", {})
-    if evaluated is not None and evaluated.text != "never":
+    if evaluated not in ("", "never"):
         extra.setdefault("eval_on_start", "true")
     kept, patience = named.get("load_best_model_at_end"), named.get("early_stopping_patience")
-    wanted = (kept is not None and not kept.off) or (patience is not None and not patience.off)
-    shares = [_counted(one.text) for one in (evaluated, saved) if one is not None]
-    agree = len(shares) == 2 and None not in shares and (shares[1] or 0) % (shares[0] or 1) == 0
+    wanted = is_on(kept) or is_on(patience)
+    shares = [_counted(one) for one in (evaluated, saved)]
+    agree = None not in shares and (shares[1] or 0) % (shares[0] or 1) == 0
     if wanted and agree and draft.method == "sft":
         extra.setdefault("load_best_model_at_end", "true")
-        draft.defaults.append(
-            KeyOutcome(
-                "",
-                "",
-                "",
-                0,
-                "extra",
-                "extra trl { load_best_model_at_end = true }",
-                "axolotl keeps the best checkpoint if saves and evaluations coincide",
-            )
-        )
-        draft.mark(kept, "extra", "extra trl { load_best_model_at_end = true }")
+        keeps = "extra trl { load_best_model_at_end = true }"
+        why = "axolotl keeps the best checkpoint if saves and evaluations coincide"
+        draft.defaults.append(KeyOutcome("", "", "", 0, "extra", keeps, why))
+        draft.mark(kept, "extra", keeps)
     elif kept is not None:
         draft.note(kept, "it is off" if kept.off else "saves and evaluations do not coincide")
     switches.patience(draft, patience)

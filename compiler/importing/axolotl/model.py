@@ -5,7 +5,7 @@ from __future__ import annotations
 from xpc.compiler import registry
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.rope import from_mapping
-from xpc.compiler.importing.text.entries import Entries, Entry, boolean, text
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, is_stated, text
 
 NEUTRAL = {
     "use_cache": "training keeps no cache of keys and values",
@@ -47,5 +47,5 @@ def mxfp4(draft: Draft, named: Entries) -> None:
     if config is not None and config.value == "Mxfp4Config" and opened and more is not None:
         for one in (config, *more.mapping.values()):
             draft.reserve(one, f"{one.key}: {text(one)}", "transformers decides how to load MXFP4 weights")
-    elif config is not None and not config.empty:
+    elif is_stated(config):
         draft.error(config, "a bundle loads the weights as they are stored")

@@ -51,7 +51,7 @@ def precision(draft: Draft, named: Entries) -> None:
         draft.default(
             "model.dtype", draft.settings["precision"].text, "axolotl loads weights in the dtype in which it computes"
         )
-    elif eight is not None and boolean(eight):
+    elif boolean(eight):
         draft.default("model.dtype", "fp16", "axolotl loads an 8-bit base in float16 if no key turns on bf16")
 
 
@@ -91,7 +91,7 @@ def memory(draft: Draft, named: Entries) -> None:
     if kwargs is not None and not inside:
         draft.note(kwargs, "null: axolotl's default")
     draft.default("memory.checkpointing", on, "not set: axolotl's default")
-    if on and _never_reentrant(draft, named):
+    if on and _never_reentrant(draft):
         stated = draft.settings.get("memory.checkpointing.reentrant")
         if stated is not None and stated.text == "true" and stated.entry is not None:
             draft.settings.pop("memory.checkpointing.reentrant")
@@ -116,7 +116,7 @@ def memory(draft: Draft, named: Entries) -> None:
         draft.put("memory.offload_activations", True, away)
 
 
-def _never_reentrant(draft: Draft, named: Entries) -> bool:
+def _never_reentrant(draft: Draft) -> bool:
     """Whether axolotl forces non-reentrant checkpointing. It does for Gemma 4, because several layers of that model
     share weights.
     """

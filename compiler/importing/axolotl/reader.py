@@ -20,7 +20,7 @@ from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.keys import has_needed
 from xpc.compiler.importing.outcomes import KeyOutcome
 from xpc.compiler.importing.overrides import Machines, Overrides, load
-from xpc.compiler.importing.text.entries import Entries, Entry, Lookups, boolean, number, text, words
+from xpc.compiler.importing.text.entries import Entries, Entry, Lookups, boolean, is_on, is_stated, number, text, words
 from xpc.compiler.importing.text.values import ATTENTION
 from xpc.compiler.importing.trl import model as models
 from xpc.compiler.importing.trl import reader as trlyaml
@@ -71,7 +71,7 @@ def axolotl(entries: Entries, file: str, overrides: Overrides) -> Draft:
         router(draft)
     draft.put("method", draft.method)
     raw, stream = named.get("pretraining_dataset"), named.get("streaming")
-    if raw is not None and not raw.empty:
+    if is_stated(raw):
         draft.note(stream, "axolotl streams a `pretraining_dataset` anyway")
         stream = raw
     buffer = named.get("streaming_multipack_buffer_size", named.get("pretrain_multipack_buffer_size"))
@@ -90,8 +90,8 @@ def _start(entries: Entries, overrides: Overrides) -> tuple[Draft, Entries]:
     knows.
     """
     rl, reward = entries.get("rl"), entries.get("reward_model")
-    word = "" if rl is None or rl.empty else str(text(rl)).lower()
-    method = overrides.method or METHODS.get(word) or ("reward" if reward is not None and boolean(reward) else "sft")
+    word = str(text(rl)).lower() if is_stated(rl) else ""
+    method = overrides.method or METHODS.get(word) or ("reward" if boolean(reward) else "sft")
     draft = Draft(load(overrides.target or DEFAULT), method, overrides.stem)
     trlyaml.given(draft, overrides)
     entries = axolotl_keys.known(draft, entries)
@@ -139,8 +139,7 @@ def _has_muon(named: Entries) -> bool:
 
 def _long_texts(draft: Draft) -> None:
     """If texts are packed, split a text longer than `sequence_len` over several rows."""
-    shape, packed = draft.settings.get("data.format"), draft.settings.get("batch.packing")
-    if shape is not None and shape.text == "text" and packed is not None and packed.text == "true":
+    if draft.value("data.format") == "text" and draft.value("batch.packing") == "true":
         why = "axolotl continues a text longer than `sequence_len` in another row"
         draft.default("batch.packing.strategy", "bfd_split", why)
 
@@ -148,7 +147,7 @@ def _long_texts(draft: Draft) -> None:
 def _model(draft: Draft, named: Entries) -> None:
     """Set the attention, and new tokens and special tokens."""
     attention = named.get("attn_implementation")
-    if attention is not None and not attention.empty:
+    if is_stated(attention):
         name = ATTENTION.get(str(attention.value))
         if attention.value == "xformers":
             _xformers(draft, attention)
@@ -156,15 +155,15 @@ def _model(draft: Draft, named: Entries) -> None:
             draft.error(attention, "xpc has no such attention")
         else:
             draft.put("model.attn", name, attention)
-    elif attention is not None:
+    else:
         draft.note(attention, "transformers chooses")
     first: Entry | None = None
     for key, name in (("xformers_attention", ""), ("flex_attention", "flex"), ("flash_attention", "flash2"),
                       ("sdp_attention", "sdpa"), ("eager_attention", "eager")):  # fmt: skip
         one = named.get(key)
-        if one is not None and boolean(one) and first is not None:
+        if boolean(one) and first is not None:
             draft.note(one, f"`{first.key}` decides")
-        elif one is not None and boolean(one):
+        elif boolean(one):
             first = one
             _xformers(draft, one) if not name else draft.put("model.attn", name, one)
         elif one is not None:
@@ -189,7 +188,7 @@ def _model(draft: Draft, named: Entries) -> None:
             )
 
 
-def _xformers(draft: Draft, entry: Entry) -> None:
+def _xformers(draft: Draft, entry: Entry | None) -> None:
     draft.put("model.attn", "sdpa", entry)
     draft.differs(
         "attn_implementation",
@@ -205,14 +204,14 @@ def _sharding(draft: Draft, named: Entries, overrides: Overrides, found: Machine
     if workers is not None:
         sharding.count(draft, workers, "total", found)
     listed = named.get("fsdp")
-    mesh.mesh(draft, named, overrides, found, bool(inside or (listed is not None and not listed.off)))
+    mesh.mesh(draft, named, overrides, found, bool(inside or is_on(listed)))
     table = dict(named.items())
-    if (listed is None or listed.off) and config is not None and config.mapping:
+    if not is_on(listed) and config is not None and config.mapping:
         table["fsdp"] = Entry("fsdp", "full_shard", config.file, config.line)
         draft.outcomes.setdefault((config.file, "fsdp"), _implied(config))
     trlyaml.shard(draft, table, overrides, found)
-    if draft.has("strategy.context_parallel") and draft.settings["strategy"].text in ("ddp", "fsdp1"):
-        draft.put("strategy", "fsdp", draft.settings.pop("strategy").entry)
+    if draft.has("strategy.context_parallel") and draft.value("strategy") in ("ddp", "fsdp1"):
+        draft.put("strategy", "fsdp", draft.take("strategy"))
         draft.differs("context_parallel_size", "axolotl splits a sequence with its own kernels; the spec splits it "
                       "under FSDP2, with the same result", named["context_parallel_size"])  # fmt: skip
 
@@ -268,7 +267,7 @@ def _method(draft: Draft, named: Entries) -> None:
 
 def _hub(draft: Draft, named: Entries, hub: Entry | None) -> None:
     """Set the repository on the hub to which the run pushes. axolotl pushes if `hub_model_id` names a repository."""
-    if hub is not None and not hub.empty and "push_to_hub" not in named:
+    if is_stated(hub) and "push_to_hub" not in named:
         draft.put("save.hub", True, hub, "axolotl pushes if `hub_model_id` names a repository")
         draft.setting("save.hub.name", hub)
         draft.put("save.hub.private", True, None, "axolotl makes every repository private")
@@ -286,9 +285,9 @@ def _simpo(draft: Draft, named: Entries, kind: Entry | None) -> None:
         draft.default("method.likelihood", 1.0, "not set: TRL's default")
     for key, path in (("simpo_gamma", "method.margin"), ("cpo_alpha", "method.likelihood")):
         one = named.get(key)
-        if one is not None and draft.method == "cpo" and not one.empty:
+        if is_stated(one) and draft.method == "cpo":
             draft.setting(path, one)
-        elif one is not None:
+        else:
             draft.note(one, f"{draft.method} does not read it")
 
 
@@ -313,7 +312,7 @@ def _generation(draft: Draft, block: Entries) -> Entries:
 def _packing(draft: Draft, named: Entries) -> None:
     """Set the packing of training rows and of evaluation rows, and how the loss is normalized."""
     packed, again = named.get("sample_packing"), named.get("eval_sample_packing")
-    on = packed is not None and boolean(packed) is True
+    on = boolean(packed) is True
     if packed is not None and draft.method == "sft":
         draft.put("batch.packing", on, packed)
     elif packed is not None:
@@ -358,7 +357,7 @@ def _defaults(draft: Draft, named: Entries) -> None:
     draft.default("eval.micro", int(draft.settings["batch.micro"].text), "not set: as in training")
     axolotl_intervals.warmup(draft, named)
     floor = named.get("cosine_min_lr_ratio")
-    if floor is not None and number(floor) is not None and 0 <= (number(floor) or 0) < 1:
+    if number(floor) is not None and 0 <= (number(floor) or 0) < 1:
         draft.put("schedule.min_lr", Amount("share", number(floor) or 0), floor)
     elif floor is not None and floor.empty:
         draft.note(floor, "null: none")
@@ -367,8 +366,8 @@ def _defaults(draft: Draft, named: Entries) -> None:
         draft.put("schedule", "constant", floor, "a cosine that never falls")
     elif floor is not None:
         draft.error(floor, "the value must be from 0 to 1: the lowest learning rate as a share of the peak")
-    square, shape = named.get("lr_quadratic_warmup"), draft.settings.get("schedule")
-    if square is not None and not square.off and shape is not None and shape.text == "cosine":
+    square = named.get("lr_quadratic_warmup")
+    if is_on(square) and draft.value("schedule") == "cosine":
         why = "during warm-up, axolotl's learning rate rises quadratically; the spec's rises linearly"
         draft.drop("lr_quadratic_warmup", why, square)
     elif square is not None:

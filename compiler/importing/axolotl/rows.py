@@ -8,7 +8,7 @@ import math
 
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.keys import has_needed
-from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer, is_on, is_stated
 from xpc.compiler.importing.trl import formats
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.methods import METHODS
@@ -23,8 +23,8 @@ def in_order(draft: Draft, named: Entries) -> Entry | None:
     """The key because of which axolotl trains on the rows in their order. None if it shuffles them."""
     merged, order = named.get("shuffle_merged_datasets"), named.get("curriculum_sampling")
     if has_needed(named, "pretraining_dataset") or has_needed(named, "streaming"):
-        return merged if merged is not None and boolean(merged) is False else None
-    return order if order is not None and not order.off and draft.method == "sft" else None
+        return merged if boolean(merged) is False else None
+    return order if is_on(order) and draft.method == "sft" else None
 
 
 def part(draft: Draft, table: Entries, named: Entries) -> Amount | None:
@@ -32,8 +32,8 @@ def part(draft: Draft, table: Entries, named: Entries) -> Amount | None:
     the share of the rows that one part has, or None for all rows.
     """
     parts, which = table.get("shards"), table.get("shards_idx")
-    number = integer(parts) if parts is not None and not parts.off else None
-    if parts is None or parts.off:
+    number = integer(parts)
+    if not is_on(parts):
         draft.note(which, "the rows are not divided into shards")
         return None
     if draft.method not in ("sft", "reward"):
@@ -78,11 +78,11 @@ def long(draft: Draft, named: Entries) -> None:
     for methods that read only prompts.
     """
     way, length, as_it_is = (named.get(key) for key in ("excess_length_strategy", "max_length", "skip_prepare_dataset"))
-    word = "drop" if way is None or way.empty else str(way.value).lower()
-    most = (integer(length) if length is not None else None) or 512
+    word = str(way.value).lower() if is_stated(way) else "drop"
+    most = integer(length) or 512
     shapes = formats.of_rows(draft)
     _prepared(draft, as_it_is)
-    packs = draft.has("batch.packing") and draft.settings["batch.packing"].text == "true"
+    packs = draft.value("batch.packing") == "true"
     if "text" in shapes and not (packs and len(shapes) == 1):
         draft.differs(
             "sequence_len",
@@ -93,7 +93,7 @@ def long(draft: Draft, named: Entries) -> None:
         draft.note(way, "axolotl does not truncate a long plain text: it continues the text in another row")
     elif METHODS[draft.method].generates:
         draft.note(way, f"{draft.method} reads only prompts")
-    elif as_it_is is not None and not as_it_is.off:
+    elif is_on(as_it_is):
         draft.note(way, "`skip_prepare_dataset` keeps every row")
     elif word == "truncate":
         draft.mark(way, "mapped", "batch.seq")

@@ -25,7 +25,7 @@ def trackers(draft: Draft, named: Entries) -> None:
     plugins = words(named["plugins"]) if "plugins" in named else None
     on = tuple(
         one for one, (use, *names) in found.items()
-        if (use is not None and boolean(use)) or (names and names[0] is not None and not names[0].empty)
+        if boolean(use) or (names and names[0] is not None and not names[0].empty)
         if one != "swanlab" or any(plugin.endswith("SwanLabPlugin") for plugin in plugins or ())
     )  # fmt: skip
     draft.default("track", on or ("none",), "the source reports to these trackers")

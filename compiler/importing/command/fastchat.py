@@ -67,7 +67,7 @@ def fastchat(draft: Draft, entries: dict[str, Entry], program: str, overrides: O
             out["load_in_4bit"] = low
         draft.default("lora.rank", 8, "not set: FastChat's default")
         draft.default("lora.alpha", 16.0, "not set: FastChat's default")
-        if low is not None and boolean(low):
+        if boolean(low):
             draft.default("lora.double_quant", True, "FastChat's own")
     flash = out.pop("flash_attn", None)
     if flash is not None:

@@ -17,7 +17,7 @@ from xpc.compiler.importing.llamafactory.sets import About, rows
 from xpc.compiler.importing.llamafactory.templates import template
 from xpc.compiler.importing.overrides import Overrides, named_table
 from xpc.compiler.importing.text import yaml as yamltext
-from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer, text, words
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer, is_stated, text, words
 from xpc.compiler.importing.trl import data as corpus
 from xpc.compiler.importing.trl import formats, switches
 from xpc.compiler.importing.trl import model as models
@@ -31,9 +31,9 @@ from xpc.grammar.tree import quoted
 def data(draft: Draft, named: Entries, overrides: Overrides, stage: str) -> None:
     """Set the data sources, the held-out rows, the loss mask and the chat template."""
     folder, listed, limit = (named.get(key) for key in ("dataset_dir", "dataset", "max_samples"))
-    base = (text(folder) if folder is not None else None) or "data"
+    base = text(folder) or "data"
     most = None
-    if limit is not None and not limit.empty:
+    if is_stated(limit):
         most = integer(limit)
         if most is None or most < 1:
             draft.error(limit, "the value must be a whole number above 0")
@@ -47,9 +47,9 @@ def data(draft: Draft, named: Entries, overrides: Overrides, stage: str) -> None
         draft.sources = [evolve(one, limit=most) for one in draft.sources]
         if stage == "pt":
             draft.put("data.format", "text")
-    elif second is not None and not second.empty:
+    elif is_stated(second):
         _second(draft, second, overrides)
-    elif listed is not None and not listed.empty:
+    elif is_stated(listed):
         info = _information(overrides, base)
         beside = _information(overrides, ".") if folder is None else {}
         if not set(words(listed) or []) <= set(info) and set(words(listed) or []) <= set(beside):
@@ -88,7 +88,7 @@ def _mixture(draft: Draft, mixed: Entry | None, stated: Entry | None) -> None:
     """Import `interleave_probs` as the shares of a mixture. If the file interleaves datasets without this key, the
     shares are equal.
     """
-    if mixed is None or mixed.empty or mixed.value == "concat":
+    if not is_stated(mixed) or mixed.value == "concat":
         draft.note(mixed, "a bundle concatenates its sources")
         # no message about `interleave_probs`: LLaMA-Factory refuses it for datasets that are not interleaved
         return
@@ -103,7 +103,7 @@ def _mixture(draft: Draft, mixed: Entry | None, stated: Entry | None) -> None:
             draft.note(one, "there is only one dataset")
         return
     shares: list[float | None] | None = None
-    if stated is not None and not stated.empty:
+    if is_stated(stated):
         shares = [float(one) if NUMBER.fullmatch(one) else None for one in words(stated) or []]
     if not mixture.share_out(draft, mixed, stated, shares, end):
         return
@@ -112,7 +112,7 @@ def _mixture(draft: Draft, mixed: Entry | None, stated: Entry | None) -> None:
 
 def _order(draft: Draft, named: Entries, stage: str) -> None:
     system = named.get("default_system")
-    if system is not None and not system.empty:
+    if is_stated(system):
         corpus.system_prompt(draft, system)
     order = named.get("disable_shuffling")
     if order is not None:
@@ -127,7 +127,6 @@ def streamed(draft: Draft, packs: bool) -> None:
     """Report how LLaMA-Factory's packing of pretraining texts differs from the spec's: it joins all texts into one
     stream of tokens, and cuts this stream into rows.
     """
-    packed = draft.settings.get("batch.packing")
     if switches.stream(draft):
         draft.differs(
             "packing",
@@ -147,7 +146,7 @@ def streamed(draft: Draft, packs: bool) -> None:
         return
     here = (
         "packs pieces of texts that do not attend to each other"
-        if packed is not None and packed.text == "true"
+        if draft.value("batch.packing") == "true"
         else "does not pack and truncates each text, because packed texts of this model would attend to each other"
     )
     draft.differs(
@@ -210,7 +209,7 @@ def _of_the_file(draft: Draft, entry: Entry) -> None:
         return
     found = corpus.source(draft, path, None, inside.get("split"))
     size = inside.get("size")
-    most = integer(size) if size is not None else None
+    most = integer(size)
     if size is not None and size.empty:
         draft.note(size, "all rows")
     elif size is not None and (most is None or most < 1):
@@ -219,7 +218,7 @@ def _of_the_file(draft: Draft, entry: Entry) -> None:
         found = evolve(found, limit=most)
         draft.mark(size, "mapped", f"limit = {most}")
     draft.mark(kind, "mapped", "data")
-    word = "messages" if how is None or how.empty else str(text(how))
+    word = str(text(how)) if is_stated(how) else "messages"
     shape = {"messages": "messages", "alpaca": "alpaca", "sharegpt": "conversations", "pair": "preference"}.get(
         word, ""
     )
@@ -237,7 +236,8 @@ def _holdout(draft: Draft, named: Entries, overrides: Overrides, base: str, stag
         corpus.holdout(draft, named["val_size"])
     sets = named.get("eval_dataset")
     every = draft.settings.get("eval.every")
-    if sets is not None and (sets.empty or every is None or every.text == "never"):
+    evaluates = draft.value("eval.every") not in ("", "never")
+    if sets is not None and (sets.empty or not evaluates):
         draft.note(sets, "it is empty" if sets.empty else "nothing is evaluated")
     elif sets is not None:
         _evaluated(draft, sets, base, _information(overrides, base), overrides)
@@ -246,7 +246,7 @@ def _holdout(draft: Draft, named: Entries, overrides: Overrides, base: str, stag
             draft.differs(
                 "max_samples", f"LLaMA-Factory evaluates on the first {most} rows of each set; the spec uses all", limit
             )
-    if every is not None and every.text != "never" and not (draft.has("data.holdout") or draft.has("eval.data")):
+    if every is not None and evaluates and not (draft.has("data.holdout") or draft.has("eval.data")):
         draft.warn(every.entry, "no rows are held out, so nothing is evaluated", "`val_size: 0.1` holds out rows")
         del draft.settings["eval.every"]
 

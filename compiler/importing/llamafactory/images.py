@@ -14,7 +14,7 @@ from xpc.compiler.importing import families, local_model
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.llamafactory.keys import MEDIA
 from xpc.compiler.importing.overrides import Overrides
-from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer, text
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer, is_on, is_stated, text
 from xpc.compiler.registry.types import IMAGE_FAMILIES
 from xpc.runtime.core.row_names import ROLES
 
@@ -46,7 +46,7 @@ def keys(draft: Draft, named: Entries, stage: str, overrides: Overrides) -> None
         known = local_model.registered(draft.model, overrides) is not None
         for key in (*MEDIA, *FROZEN, "media_dir"):
             entry = named.get(key)
-            if entry is None or entry.off or known or key in (*FROZEN, "media_dir"):
+            if not is_on(entry) or known or key in (*FROZEN, "media_dir"):
                 draft.note(entry, "the model reads only text")
             else:
                 draft.error(entry, "of the models that read images, xpc imports only Qwen2.5-VL", "leave it out")
@@ -66,7 +66,7 @@ def keys(draft: Draft, named: Entries, stage: str, overrides: Overrides) -> None
 
 def _pixels(draft: Draft, named: Entries) -> None:
     entry, least = named.get("image_max_pixels"), named.get("image_min_pixels")
-    most = MOST if entry is None or entry.empty else integer(entry)
+    most = integer(entry) if is_stated(entry) else MOST
     if most is None or most < 1:
         draft.error(entry or least, "the value must be a number of pixels")
         return
@@ -77,7 +77,7 @@ def _pixels(draft: Draft, named: Entries) -> None:
         "the processor does both, which may differ by one row or column of patches",
     )
     enlarged = f"the processor enlarges every image below {LEAST:,} pixels to this size"
-    if least is not None and not least.empty and (integer(least) or 0) > LEAST:
+    if is_stated(least) and (integer(least) or 0) > LEAST:
         draft.error(least, f"{enlarged}, and a spec cannot set another minimum", "leave it out")
     else:
         draft.note(least, enlarged)
@@ -87,7 +87,7 @@ def template(draft: Draft, entry: Entry | None) -> None:
     """Import the chat template. For rows with images, it must be TEMPLATE, which renders conversations like the model's
     own template.
     """
-    if entry is not None and not entry.empty and text(entry) != TEMPLATE:
+    if is_stated(entry) and text(entry) != TEMPLATE:
         draft.error(
             entry, "a spec renders conversations with images with the model's own template", f"write `{TEMPLATE}`"
         )
@@ -128,7 +128,7 @@ def place(draft: Draft, media: Entry | None, folder: str) -> None:
     """
     if not reads_images(draft):
         return
-    stated = None if media is None or media.empty else (text(media) or "").rstrip("/")
+    stated = (text(media) or "").rstrip("/") if is_stated(media) else None
     if stated is not None and stated != folder.rstrip("/"):
         draft.error(media, "in a spec, the paths of images are relative to the file with the rows",
                     f"move the images to `{folder}`, and write this folder here")  # fmt: skip

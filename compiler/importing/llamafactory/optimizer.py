@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.llamafactory.keys import PROJECTED
-from xpc.compiler.importing.text.entries import Entries, Entry, boolean, number, words
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, is_on, number, words
 from xpc.compiler.language.setting import Path
 
 NUMBERS: Mapping[str, Path] = {
@@ -37,19 +37,17 @@ def older(draft: Draft, named: Entries) -> None:
         elif scaled is not None:
             draft.error(scaled, "a spec's APOLLO scales gradients by channel")
         inside = [named[key] for key in PROJECTED if key.startswith(kind) and key in named]
-        if use is None or use.off:
-            for one in [*([use] if use is not None else []), *inside]:
+        if not is_on(use):
+            for one in (use, *inside):
                 draft.note(one, f"`use_{kind}` is not on")
             continue
-        old = draft.settings.pop("optimizer", None)
-        base = GALORE.get(old.text if old is not None else "", "galore_adamw") if kind == "galore" else "apollo_adamw"
-        name = base + ("_layerwise" if layer is not None and boolean(layer) else "")
-        if old is not None and old.entry is not None:
-            draft.mark(old.entry, "mapped", f"optimizer = {name}")
+        base = GALORE.get(draft.value("optimizer"), "galore_adamw") if kind == "galore" else "apollo_adamw"
+        name = base + ("_layerwise" if boolean(layer) else "")
+        draft.mark(draft.take("optimizer"), "mapped", f"optimizer = {name}")
         for entry in (use, layer):
             if entry is not None:
                 draft.put("optimizer", name, entry)
-        names = [] if target is None else words(target) or []
+        names = words(target) or []
         if target is not None:
             draft.put("optimizer.targets", "all-linear" if names == ["all"] else tuple(names), target)
         for key, path in (("rank", "rank"), ("scale", "scale"), ("update_interval", "update_proj_gap")):
@@ -61,9 +59,7 @@ def older(draft: Draft, named: Entries) -> None:
 
 def _older_muon(draft: Draft, switch: Entry | None) -> None:
     """Import `use_muon` of the older layout, which overrides `optim`."""
-    if switch is None:
-        return
-    if switch.off:
+    if not is_on(switch):
         draft.note(switch, "it is off")
         return
     _chosen(draft, switch)
@@ -99,14 +95,11 @@ def newer(draft: Draft, optim: Entry) -> list[Entry]:
 
 
 def _chosen(draft: Draft, entry: Entry) -> None:
-    old = draft.settings.pop("optimizer", None)
-    if old is not None and old.entry is not None:
-        draft.mark(old.entry, "mapped", "optimizer = muon")
+    draft.mark(draft.take("optimizer"), "mapped", "optimizer = muon")
     draft.put("optimizer", "muon", entry)
 
 
 def _decay_of_norms(draft: Draft, key: str) -> None:
     """Report that LLaMA-Factory's Muon applies weight decay to norms and biases, and a run of the spec does not."""
-    decay = draft.settings.get("optimizer.weight_decay")
-    if decay is not None and float(decay.text):
+    if float(draft.value("optimizer.weight_decay") or 0):
         draft.differs(key, "LLaMA-Factory's Muon applies weight decay to norms and biases, too; the spec does not")

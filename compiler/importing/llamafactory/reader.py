@@ -30,7 +30,7 @@ from xpc.compiler.importing.llamafactory.switches import (
 from xpc.compiler.importing.llamafactory.tuning import quantized, tuning
 from xpc.compiler.importing.overrides import Machines, Overrides, load
 from xpc.compiler.importing.rope import by_length
-from xpc.compiler.importing.text.entries import Entries, Entry, Lookups, boolean, integer, number, text
+from xpc.compiler.importing.text.entries import Entries, Entry, Lookups, boolean, integer, is_stated, number, text
 from xpc.compiler.importing.text.values import ATTENTION
 from xpc.compiler.importing.trl import model as models
 from xpc.compiler.importing.trl import reader as trlyaml
@@ -94,11 +94,11 @@ def llamafactory(entries: Entries, file: str, overrides: Overrides) -> Draft:
     patience(draft, named.get("early_stopping_steps"))
     _reference(draft, named)
     _defaults(draft, named, word)
-    packs = draft.settings.get("batch.packing")
+    packs = draft.value("batch.packing") == "true"
     switches(draft, named, word)
     families.nearest(draft, "LLaMA-Factory")
     if word == "pt":
-        llamafactory_data.streamed(draft, packs is not None and packs.text == "true")
+        llamafactory_data.streamed(draft, packs)
     packed(draft, named, word)
     follow(draft)
     kept = named.get("overwrite_output_dir")
@@ -160,11 +160,11 @@ def _precision(draft: Draft, named: Entries, stated_method: str | None) -> None:
     pure, half, other = named.get("pure_bf16"), named.get("bf16"), named.get("fp16")
     draft.on(other)
     for one in (half, pure):
-        if one is not None and boolean(one):
+        if boolean(one):
             draft.put("precision", "bf16", one)
         elif one is not None:
             draft.note(one, "it is off")
-    if pure is not None and boolean(pure):
+    if boolean(pure):
         draft.put("model.dtype", "bf16", pure)
     second = "train_dataset" in named
     usual = "bf16" if second and half is None else "fp32"
@@ -198,10 +198,10 @@ def _second(draft: Draft, named: Entries, overrides: Overrides) -> None:
     saved_by_epochs(draft, named.get("save_epochs"), named.get("num_train_epochs"))
     draft.setting("batch.gbs", named.get("global_batch_size"))
     kernels = named.get("kernel_config")
-    if kernels is not None and not kernels.empty:
+    if is_stated(kernels):
         _liger(draft, kernels)
     rate = named.get("lr_scheduler_config")
-    if rate is not None and not rate.empty:
+    if is_stated(rate):
         draft.error(rate, "xpc does not import `lr_scheduler_config`", "leave it out for a constant learning rate")
     elif rate is not None:
         draft.note(rate, "the rate is constant")
@@ -305,16 +305,15 @@ def _loss(draft: Draft, named: Entries, stage: str, apart: str | None) -> None:
         draft.put("method.loss", (Weighted("dft"),), dft)
     elif dft is not None:
         draft.error(dft, f"{draft.stack.name} has no such loss")
-    weight = number(share) if share is not None else None
     if loss is not None and apart == "cpo":
         _simpo(draft, named, loss)
     elif loss is not None and apart is not None:
         draft.mark(loss, "mapped", f"method {apart}")
     elif draft.method == "dpo":
-        _dpo(draft, named, weight)
+        _dpo(draft, named)
     elif loss is not None:
         draft.note(loss, f"{draft.method} does not read it")
-    if share is not None and not weight and draft.method != "cpo":
+    if share is not None and not number(share) and draft.method != "cpo":
         draft.note(share, "it is off")
     draft.default("method.beta", 0.1, "not set: LLaMA-Factory's default")
 
@@ -345,10 +344,10 @@ def _simpo(draft: Draft, named: Entries, loss: Entry) -> None:
         )
 
 
-def _dpo(draft: Draft, named: Entries, weight: float | None) -> None:
+def _dpo(draft: Draft, named: Entries) -> None:
     """Set the loss of dpo. If the file has a likelihood term (`weight`), add the loss `sft`."""
     loss, share, losses = named.get("pref_loss"), named.get("rpo_alpha"), draft.stack.losses("dpo")
-    word = "sigmoid" if loss is None else str(loss.value)
+    word, weight = "sigmoid" if loss is None else str(loss.value), number(share)
     if word not in losses:
         draft.error(loss or next(iter(named.values())), f"{draft.stack.name} has no such loss", ", ".join(losses))
     elif weight and "sft" in losses:
@@ -363,8 +362,8 @@ def _defaults(draft: Draft, named: Entries, stage: str) -> None:
     if not draft.has("train.steps"):
         draft.default("train.epochs", 3.0, why)
     packing, neat = named.get("packing"), named.get("neat_packing")
-    on = stage == "pt" if packing is None or packing.empty else boolean(packing) is True
-    on = on or (neat is not None and boolean(neat) is True)
+    on = stage == "pt" if not is_stated(packing) else boolean(packing) is True
+    on = on or boolean(neat) is True
     for one in (packing, neat):
         if one is not None and draft.method == "sft" and not one.empty:
             draft.put("batch.packing", on, one)
@@ -373,8 +372,7 @@ def _defaults(draft: Draft, named: Entries, stage: str) -> None:
     if draft.method == "sft":
         draft.default("batch.packing", on, "not set: LLaMA-Factory packs in pretraining")
     if stage == "pt" and on:
-        attn = draft.settings.get("model.attn")
-        if attn is not None and attn.text in families.FLASH:
+        if draft.value("model.attn") in families.FLASH:
             draft.put(
                 "batch.packing.strategy", "wrapped", None, "LLaMA-Factory joins the texts into one stream of tokens"
             )
@@ -391,10 +389,7 @@ def _defaults(draft: Draft, named: Entries, stage: str) -> None:
         draft.default("batch.accum", 1, why)
     draft.default("optimizer", "adamw_torch" if second else "adamw_fused", why)
     draft.default("batch.mean", "global_tokens", why)
-    strategy = draft.settings.get("strategy")
-    sharded = strategy is not None and strategy.text in ("zero3", "fsdp", "fsdp1", "hsdp")
+    sharded = draft.value("strategy") in ("zero3", "fsdp", "fsdp1", "hsdp")
     tuned = any(map(draft.has, ADAPTERS))
-    if (tuned or sharded) and draft.settings["precision"].text != "fp32":
-        draft.default(
-            "model.dtype", draft.settings["precision"].text, "LLaMA-Factory loads weights in the compute dtype"
-        )
+    if (tuned or sharded) and draft.value("precision") != "fp32":
+        draft.default("model.dtype", draft.value("precision"), "LLaMA-Factory loads weights in the compute dtype")

@@ -7,7 +7,7 @@ finetuning_args.py (`__post_init__`). Combinations that a rule of xpc refuses ar
 from __future__ import annotations
 
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.text.entries import Entries, Entry, number, text
+from xpc.compiler.importing.text.entries import Entries, Entry, is_stated, number, text
 
 EXCLUSIVE = (
     ("mask_history", "train_on_prompt"),
@@ -48,8 +48,7 @@ def refusals(draft: Draft, named: Entries, stage: str) -> None:
         wrong("load_best_model_at_end", "`stage: rm` has no best checkpoint", "leave it out")
     if stage == "sft" and on("do_predict") and not on("predict_with_generate"):
         wrong("do_predict", "it needs `predict_with_generate`", "leave it out")
-    strategy = draft.settings.get("strategy")
-    if on("pure_bf16") and strategy is not None and strategy.text == "zero3":
+    if on("pure_bf16") and draft.value("strategy") == "zero3":
         wrong("pure_bf16", "`pure_bf16` excludes ZeRO-3", "write `bf16: true`")
     _rows(draft, named, on("streaming"))
 
@@ -61,15 +60,15 @@ def _rows(draft: Draft, named: Entries, streamed: bool) -> None:
         draft.error(entry, f"LLaMA-Factory refuses the file, too: {why}", remedy)
 
     held, other = named.get("val_size"), named.get("eval_dataset")
-    share = 0 if held is None or held.empty else number(held) or 0
-    evaluated = share > 0 or (other is not None and not other.empty)
+    share = number(held) or 0 if is_stated(held) else 0
+    evaluated = share > 0 or is_stated(other)
     for key in ("eval_strategy", "evaluation_strategy", "do_eval"):
         if key in named and not named[key].off and not evaluated:
             wrong(named[key], "there is no evaluation data", "`val_size: 0.1` holds out rows, and `eval_dataset` "
                   "names datasets")  # fmt: skip
             break
     mixed, shares = named.get("mix_strategy"), named.get("interleave_probs")
-    if shares is not None and not shares.empty and (mixed is None or mixed.empty or mixed.value == "concat"):
+    if is_stated(shares) and (not is_stated(mixed) or mixed.value == "concat"):
         wrong(shares, "`mix_strategy: concat` has no probabilities", "leave it out")
     if streamed and held is not None and 0 < share < 1:
         wrong(held, "a streamed dataset cannot hold out a share of its rows", "write a number of rows")

@@ -10,7 +10,7 @@ from xpc.compiler import registry
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.keys import has_needed
 from xpc.compiler.importing.llamafactory.keys import KEYS, SECOND
-from xpc.compiler.importing.text.entries import Entries, Entry, boolean, number, text, words
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, is_stated, number, text, words
 from xpc.compiler.importing.text.values import TRACKERS
 from xpc.compiler.language.kinds import EPOCH, Amount
 
@@ -48,12 +48,12 @@ def swanlab(draft: Draft, named: Entries) -> None:
     """
     use, others = named.get("use_swanlab"), named.get("report_to")
     names = {"track.project": named.get("swanlab_project"), "track.name": named.get("swanlab_run_name")}
-    if use is None or not boolean(use):
+    if not boolean(use):
         for one in (use, *names.values()):
             draft.note(one, "SwanLab is off")
         return
     draft.settings.pop("track", None)
-    reported = () if others is None else tuple(one for one in words(others) or [] if one in TRACKERS)
+    reported = tuple(one for one in words(others) or [] if one in TRACKERS)
     draft.put("track", (*reported, "swanlab"), use)
     for path, one in names.items():
         draft.setting(path, one, weak=True)
@@ -72,7 +72,7 @@ def trainers(draft: Draft, rest: Entries, named: Entries) -> Entries:
     draft.note(kwargs, "read only with `gradient_checkpointing: true`")
     if has_needed(named, "disable_gradient_checkpointing"):
         draft.note(one, "`disable_gradient_checkpointing` turns it off")
-    elif one is not None and boolean(one) is False:
+    elif boolean(one) is False:
         why = "`false` has no effect: LLaMA-Factory recomputes activations by default, and so does the spec; only "
         why += "`disable_gradient_checkpointing` turns this off"
         draft.note(one, why)
@@ -86,13 +86,13 @@ def recomputing(draft: Draft, named: Entries) -> None:
     """
     off, again = named.get("disable_gradient_checkpointing"), named.get("use_reentrant_gc")
     newer = named.get("enable_activation_checkpointing")
-    if newer is not None and not newer.empty:
+    if is_stated(newer):
         draft.put("memory.checkpointing", boolean(newer) is True, newer)
-    if off is not None and boolean(off) and has_needed(named, "gradient_checkpointing"):
+    if boolean(off) and has_needed(named, "gradient_checkpointing"):
         draft.note(off, "`gradient_checkpointing` turns checkpointing on again")
     elif off is not None:
         draft.put("memory.checkpointing", not boolean(off), off)
-    if not (off is not None and boolean(off)):
+    if not boolean(off):
         draft.setting("memory.checkpointing.reentrant", again)
         if "train_dataset" not in named:
             draft.default("memory.checkpointing.reentrant", True, "not set: LLaMA-Factory's default")
@@ -112,15 +112,12 @@ def layout(draft: Draft, entries: Entries) -> None:
 
 def saved_by_epochs(draft: Draft, entry: Entry | None, epochs: Entry | None) -> None:
     """Import `save_epochs` of the newer layout (v1), which overrides `save_steps`."""
-    if entry is None or entry.empty:
+    if not is_stated(entry):
         draft.note(entry, "it is empty")
         return
     each = number(entry)
-    length = 3.0 if epochs is None or epochs.empty else number(epochs)
-    old = draft.settings.pop("save.every", None)
-    if old is not None and old.entry is not None:
-        draft.outcomes.pop((old.entry.file, old.entry.key), None)
-        draft.note(old.entry, "`save_epochs` decides")
+    length = number(epochs) if is_stated(epochs) else 3.0
+    draft.overrule("save.every", "`save_epochs` decides")
     if each == 1:
         draft.put("save.every", EPOCH, entry)
     elif each and length and each < length and not draft.has("train.steps"):
@@ -144,17 +141,15 @@ def packed(draft: Draft, named: Entries, stage: str) -> None:
     draft.raw("batch.seq", str(int(size.text) - 1), size.entry)
     if neat or stage == "pt" or draft.method != "sft":
         return
-    attn, micro = draft.settings.get("model.attn"), draft.settings.get("batch.micro")
-    if attn is not None and attn.text == "flash2" and micro is not None and micro.text == "1":
+    if draft.value("model.attn") == "flash2" and draft.value("batch.micro") == "1":
         # no difference: with flash attention and their position ids, packed documents do not attend to each other in
         # LLaMA-Factory either
         return
-    on = draft.settings.get("batch.packing")
     dropped = draft.differences.pop("sample_packing", None)
     draft.messages = [one for one in draft.messages if dropped is None or dropped not in one.text]
     here = (
         "keeps them apart"
-        if on is not None and on.text == "true"
+        if draft.value("batch.packing") == "true"
         else "has one row per sequence, because packed rows of this model would attend to each other. A larger `micro` "
         "gives as many tokens a step"
     )

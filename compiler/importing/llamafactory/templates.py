@@ -11,7 +11,7 @@ from functools import cache
 
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.template_arguments import jinja_text, put_template
-from xpc.compiler.importing.text.entries import Entries, Entry, boolean, text
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, is_stated, text
 from xpc.grammar.package_data import read_text
 from xpc.grammar.record import record
 
@@ -121,10 +121,10 @@ def _typed(text: str) -> str:
 def template(draft: Draft, named: Entries, stage: str) -> None:
     """Write LLaMA-Factory's chat template as Jinja. A file without a template uses the tokenizer's."""
     entry, thinking = named.get("template"), named.get("enable_thinking")
-    word = "" if entry is None or entry.empty else str(text(entry))
+    word = str(text(entry)) if is_stated(entry) else ""
     think = thinking is None or boolean(thinking) is not False
     only = named.get("mask_history")
-    last = only is not None and boolean(only) is True and draft.method == "sft" and stage != "pt"
+    last = boolean(only) is True and draft.method == "sft" and stage != "pt"
     drops = (last or draft.method != "sft") and word in templates() and bool(templates()[word].thought)
     body = llamafactory_template(word, think, last or drops)
     if only is not None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.llamafactory.keys import ADAPTER_OPTIONS, FROZEN, LORA, OFT, PISSA, TUNING_KEYS
-from xpc.compiler.importing.text.entries import Entries, Entry, integer, text, words
+from xpc.compiler.importing.text.entries import Entries, Entry, integer, is_on, is_stated, text, words
 from xpc.compiler.importing.trl import model as models
 from xpc.compiler.rules.numerics.precision import PACKED_NAME
 
@@ -30,7 +30,7 @@ def tuning(draft: Draft, named: Entries) -> None:
     newer = "train_dataset" in named or "dist_config" in named
     if newer:
         word = "full"
-        if second is not None and not second.empty:
+        if is_stated(second):
             table = second.mapping
             word = str(text(table["name"]) if "name" in table else "").lower()
             kind = table.get("name", second)
@@ -63,7 +63,7 @@ def _bits(draft: Draft, named: Entries, word: str) -> int | None:
     Source: LLaMA-Factory 0.9.5, model/model_utils/quantization.py (`configure_quantization`).
     """
     bit = named.get("quantization_bit")
-    bits = None if bit is None or bit.empty else integer(bit)
+    bits = integer(bit) if is_stated(bit) else None
     if bit is not None and bit.empty:
         draft.note(bit, "nothing is quantized")
     if bit is not None and bits is not None and (bits not in (4, 8) or word not in ("lora", "oft")):
@@ -121,7 +121,7 @@ def _pissa(draft: Draft, table: Entries) -> None:
     Source: LLaMA-Factory 0.9.5, model/adapter.py.
     """
     init, iterations, converts = (table.get(key) for key in PISSA)
-    if init is None or init.off:
+    if not is_on(init):
         for one in (init, iterations, converts):
             draft.note(one, "`pissa_init` is not on" if one is not init else "it is off")
         return
@@ -160,7 +160,7 @@ def _oft(draft: Draft, table: Entries, kind: Entry | None, bit: Entry | None, bi
 
 
 def _targets(draft: Draft, target: Entry | None) -> None:
-    if target is not None and not target.empty:
+    if is_stated(target):
         models.targets(draft, target)
     else:
         draft.default("lora.targets", "all-linear", "not set: LLaMA-Factory takes every linear layer")
@@ -172,7 +172,7 @@ def _freeze(draft: Draft, table: Entries, kind: Entry | None) -> None:
     """
     draft.put("freeze", True, kind)
     layers, inside = table.get("freeze_trainable_layers"), table.get("freeze_trainable_modules")
-    count = None if layers is None or layers.empty else integer(layers)
+    count = integer(layers) if is_stated(layers) else None
     if layers is not None and layers.empty:
         draft.note(layers, "null: the last 2 layers")
     elif layers is not None and count is None:
@@ -197,14 +197,14 @@ def quantized(draft: Draft, entry: Entry | None) -> None:
 
     Source: v1/plugins/model_plugins/quantization.py.
     """
-    if entry is None or entry.empty:
+    if not is_stated(entry):
         draft.note(entry, "nothing is quantized")
         return
     inside = entry.mapping
     name, bit, twice, computed = (
         inside.get(key) for key in ("name", "quantization_bit", "double_quantization", "compute_dtype")
     )
-    bits = integer(bit) if bit is not None else None
+    bits = integer(bit)
     if name is not None and text(name) not in ("auto", "bnb"):
         draft.error(name, "a bundle quantizes by bitsandbytes", "write `name: bnb`")
     elif name is not None:

@@ -10,7 +10,7 @@ from xpc.compiler.importing.python.entries import Entries
 from xpc.compiler.importing.python.interpreter.machine import Machine
 from xpc.compiler.importing.python.interpreter.values import Object, Unknown
 from xpc.compiler.importing.python.sources import refuse_arrow, source_of, split_of
-from xpc.compiler.importing.text.entries import LARGEST, Entry
+from xpc.compiler.importing.text.entries import LARGEST, Entry, is_on
 from xpc.compiler.language.kinds import Amount
 
 EVALUATION = ("eval_strategy", "evaluation_strategy", "eval_steps", "eval_delay", "eval_on_start", "do_eval")
@@ -91,7 +91,7 @@ def _unevaluated(draft: Draft, entries: Entries, found: Entry, why: str) -> None
     """
     best = entries.values.get("load_best_model_at_end")
     saving = entries.values.get("save_strategy")
-    if (best is not None and not best.off) or (saving is not None and saving.value == "best"):
+    if is_on(best) or (saving is not None and saving.value == "best"):
         draft.error(found, why, "write `data { holdout = 5% }`, or `eval { data = ... }`")
         return
     draft.reserve(found, "eval { data = ... }", f"{why}, so the spec does not evaluate")

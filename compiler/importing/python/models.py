@@ -12,7 +12,7 @@ from xpc.compiler.importing.python.entries import Entries
 from xpc.compiler.importing.python.interpreter.functions import TRAINERS
 from xpc.compiler.importing.python.interpreter.values import Argument, Object, Unknown
 from xpc.compiler.importing.python.program import HEADS, Model
-from xpc.compiler.importing.text.entries import CLASSIFIER, OTHER_HEAD, OTHER_TRAINER, Entry, Unreadable
+from xpc.compiler.importing.text.entries import CLASSIFIER, OTHER_HEAD, OTHER_TRAINER, Entry, Unreadable, is_on
 from xpc.compiler.importing.text.values import DTYPES
 from xpc.compiler.importing.trl import versions
 from xpc.compiler.language.methods import METHODS
@@ -261,7 +261,7 @@ def _checkpointing(entries: Entries, model: Model) -> None:
         own = call.keywords.get("use_gradient_checkpointing")
         location = call.location if own is None or own.value not in (False, None) else location
     stated = entries.values.get("gradient_checkpointing")
-    if location is not None and (stated is None or stated.off):
+    if location is not None and not is_on(stated):
         entries.values["gradient_checkpointing"] = location.entry("gradient_checkpointing", True)
 
 
@@ -303,9 +303,8 @@ def compute_dtype(draft: Draft, entries: Entries, stated: Entry | None) -> None:
     four, kind = entries.values.get("load_in_4bit"), entries.values.get("bnb_4bit_quant_type")
     if four is None or four.value is not True or (stated is None and kind is None):
         return
-    precision = draft.settings.get("precision")
     wanted = "fp32" if stated is None else DTYPES.get(str(stated.value).removeprefix("torch."), "")
-    if precision is not None and precision.text == wanted:
+    if draft.value("precision") == wanted:
         draft.note(stated, "a bundle does the same")
         return
     draft.note(stated, "in the spec, quantized layers compute in the precision of the run")

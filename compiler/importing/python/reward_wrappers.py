@@ -86,8 +86,7 @@ def _expression(
     """Write Python code that computes the column `key` from a row, such as `row["answer"]`. Returns the code, and the
     names of the script that it uses; None if a single expression cannot compute the column.
     """
-    requested = draft.settings.get("data.prompt")
-    prompt = requested.text.strip('"') if requested is not None else "prompt"
+    prompt = draft.value("data.prompt").strip('"') or "prompt"
     if isinstance(value, Column):
         return (f'row["{value.name}"]', set()) if value.name != prompt else None
     if isinstance(value, str | int | float):

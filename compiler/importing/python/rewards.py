@@ -15,7 +15,7 @@ from xpc.compiler.importing.python.data import Data
 from xpc.compiler.importing.python.entries import Entries
 from xpc.compiler.importing.python.interpreter.machine import Machine
 from xpc.compiler.importing.python.interpreter.values import Class, Function, Location, Name, Object, Unknown
-from xpc.compiler.importing.text.entries import Entry, number
+from xpc.compiler.importing.text.entries import Entry, is_stated, number
 from xpc.compiler.language.kinds import Weighted
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.schema import path_of
@@ -78,7 +78,7 @@ def write(
 
 def _weights(draft: Draft, entry: Entry | None, count: int) -> list[float | None]:
     """The weights of `count` reward functions. If the script states no weights, each of them is None."""
-    numbers = [] if entry is None or entry.empty else [number(one) for one in entry.items]
+    numbers = [] if not is_stated(entry) else [number(one) for one in entry.items]
     if entry is not None and numbers and (len(numbers) != count or None in numbers):
         draft.error(entry, f"there are {count} reward functions but {len(numbers)} weights")
         numbers = []

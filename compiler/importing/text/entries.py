@@ -9,6 +9,10 @@ from collections.abc import ItemsView, Iterator, Mapping
 
 from xpc.grammar.record import field, record
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeGuard
+
 MAX_SIZE = 262_144
 """The largest number of characters in a configuration. Specs have the same limit."""
 MAX_NODES = 20_000
@@ -161,19 +165,33 @@ def shown(entry: Entry) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def boolean(entry: Entry) -> bool | None:
+def is_stated(entry: Entry | None) -> TypeGuard[Entry]:
+    """Whether a configuration has the key, with a value that is not empty."""
+    return entry is not None and not entry.empty
+
+
+def is_on(entry: Entry | None) -> TypeGuard[Entry]:
+    """Whether a configuration has the key, with a value that is not off."""
+    return entry is not None and not entry.off
+
+
+# Each of the following functions returns None for a key that the configuration does not have.
+
+
+def boolean(entry: Entry | None) -> bool | None:
     """The value as a bool, also if it is written as 0, 1, or a string such as "yes". None for any other value."""
-    if isinstance(entry.value, bool):
-        return entry.value
-    word = str(entry.value).lower() if isinstance(entry.value, str | int) else ""
+    value = None if entry is None else entry.value
+    if isinstance(value, bool):
+        return value
+    word = str(value).lower() if isinstance(value, str | int) else ""
     return True if word in YES else False if word in NO else None
 
 
-def number(entry: Entry) -> int | float | None:
+def number(entry: Entry | None) -> int | float | None:
     """The value as a number, also from strings such as "3" and `2e-5`, which YAML 1.1 reads as a string; None for
     anything else.
     """
-    if isinstance(entry.value, bool) or not isinstance(entry.value, int | float | str):
+    if entry is None or isinstance(entry.value, bool) or not isinstance(entry.value, int | float | str):
         return None
     if not isinstance(entry.value, str):
         return entry.value
@@ -186,7 +204,7 @@ def number(entry: Entry) -> int | float | None:
     return int(value) if re.fullmatch(r"[-+]?[\d_]+", text) else value
 
 
-def integer(entry: Entry) -> int | None:
+def integer(entry: Entry | None) -> int | None:
     """The value as a whole number, also if it is written as 3.0 or 1e9. None for any other value."""
     value = number(entry)
     if value is None or value in (float("inf"), float("-inf")) or value != int(value):
@@ -194,19 +212,19 @@ def integer(entry: Entry) -> int | None:
     return int(value)
 
 
-def text(entry: Entry) -> str | None:
+def text(entry: Entry | None) -> str | None:
     """The value as a string. For a number or a bool, it is the text in the file. None for null, a list or a mapping."""
-    if isinstance(entry.value, str):
-        return entry.value
-    if isinstance(entry.value, bool | int | float):
-        return entry.typed or str(entry.value).lower()
-    return None
+    if entry is None or not isinstance(entry.value, bool | int | float | str):
+        return None
+    return entry.value if isinstance(entry.value, str) else entry.typed or str(entry.value).lower()
 
 
-def words(entry: Entry) -> list[str] | None:
+def words(entry: Entry | None) -> list[str] | None:
     """The value as a list of strings. It may be a list, or a string with commas or spaces, such as "q_proj, v_proj".
     None if an item of the list is null, a list or a mapping.
     """
+    if entry is None:
+        return None
     if isinstance(entry.value, str):
         return [one for one in re.split(r"[,\s]+", entry.value.strip()) if one]
     found = [text(one) for one in entry.items]

@@ -20,7 +20,7 @@ def adapter(draft: Draft, entries: Entries, alone: bool) -> None:
                 draft.error(one, "a spec takes the architecture from the model's config.json")
         return
     quantized = inside.get("quantize_base")
-    four = name.startswith("qlora_") or (quantized is not None and boolean(quantized) is True)
+    four = name.startswith("qlora_") or boolean(quantized) is True
     draft.put("qlora" if four else "lora", True, inside["_component_"])
     if quantized is not None:
         draft.mark(quantized, "mapped", "qlora") if four else draft.note(quantized, "it is off")
@@ -35,7 +35,7 @@ def adapter(draft: Draft, entries: Entries, alone: bool) -> None:
         draft.note(dora, "it is off") if dora.off else draft.setting("lora.dora", dora)
     _targets(draft, inside, family in FUSED)
     only = entries.get("save_adapter_weights_only")
-    if only is not None and boolean(only):
+    if boolean(only):
         draft.note(only, "only adapters are saved")
     elif four or not alone:
         draft.drop(
@@ -46,8 +46,7 @@ def adapter(draft: Draft, entries: Entries, alone: bool) -> None:
         )
     else:
         draft.put("save.merge", True, only, "torchtune also saves the merged weights")
-    held = draft.settings.get("model.dtype")
-    if held is not None and held.text == "bf16":
+    if draft.value("model.dtype") == "bf16":
         draft.differs("lora_rank", "torchtune keeps the adapters in bf16; a bundle keeps them in fp32")
 
 
@@ -55,7 +54,7 @@ def _targets(draft: Draft, inside: Entries, fused: bool) -> None:
     attention, mlp, output = (
         inside.get(key) for key in ("lora_attn_modules", "apply_lora_to_mlp", "apply_lora_to_output")
     )
-    names = [] if attention is None else words(attention) or []
+    names = words(attention) or []
     known = {"q_proj": "q_proj", "k_proj": "k_proj", "v_proj": "v_proj", "output_proj": "o_proj"}
     layers: tuple[str, ...] = ("gate_proj", "up_proj", "down_proj")
     if fused:
@@ -64,7 +63,7 @@ def _targets(draft: Draft, inside: Entries, fused: bool) -> None:
     if attention is not None and not set(names) <= set(known):
         draft.error(attention, "the value must be a list of q_proj, k_proj, v_proj and output_proj")
         return
-    on = [one for one in (mlp, output) if one is not None and boolean(one)]
+    on = [one for one in (mlp, output) if boolean(one)]
     modules = [known[one] for one in names]
     modules += layers if mlp in on else ()
     if output is not None and output in on:

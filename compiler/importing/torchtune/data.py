@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import cache
 
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer, plain, text
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer, is_stated, plain, text
 from xpc.compiler.importing.torchtune.keys import KEYS
 from xpc.compiler.importing.trl import data as corpus
 from xpc.compiler.importing.trl import formats
@@ -68,8 +68,7 @@ def data(draft: Draft, entries: Entries) -> None:
         corpus.everything(draft, listed, "`--data` names another")
     elif not draft.sources:
         draft.warn(listed, "no data is named", "`--data` names it")
-    packed = draft.settings.get("batch.packing")
-    on = packed is not None and packed.text == "true"
+    on = draft.value("batch.packing") == "true"
     if draft.method == "sft":
         draft.default("batch.packing", False, "not set: torchtune's default")
     if on:
@@ -94,7 +93,7 @@ def _length(draft: Draft, entries: Entries, packed: bool) -> None:
     elif template is not None:
         draft.drop("prompt_template", "torchtune puts its own text around each turn; the spec uses the "
                       "tokenizer's chat template", template)  # fmt: skip
-    if most is not None and not most.empty:
+    if is_stated(most):
         draft.setting("batch.seq", most)
         if not packed:
             draft.differs("max_seq_len", "torchtune ends a truncated row with the end token; the spec does not")
@@ -143,13 +142,13 @@ def _plain(draft: Draft, rows: Rows, inside: Entries) -> None:
         )
     elif end is not None:
         draft.note(end, "the spec writes an end token after each text, too")
-    if across is not None and boolean(across) == rows.goes_on:
+    if boolean(across) == rows.goes_on:
         draft.note(across, "the component's default")
     elif across is not None:
         draft.error(across, "packing in a spec splits rows of plain text, and never rows with answers")
     if most is not None and most.empty:
         draft.note(most, "null: none")
-    elif most is not None and integer(most) is not None:
+    elif integer(most) is not None:
         draft.setting("batch.seq", most)
     if rows.shape == "text":
         return
@@ -204,7 +203,7 @@ def _reference(draft: Draft, rows: Rows, inside: Entries, made: Entry) -> None:
             return
         location = files.items[0]
         draft.mark(files, "mapped", "data")
-    elif files is not None and not files.empty:
+    elif is_stated(files):
         draft.error(files, "a spec names one file or folder", "write `source: json` for a file")
     name = Entry(made.key, rows.source, made.file, made.line) if location is None else location
     usual = Entry(made.key, rows.config, made.file, made.line) if rows.config is not None else None
@@ -228,7 +227,7 @@ def _reference(draft: Draft, rows: Rows, inside: Entries, made: Entry) -> None:
 
 def _loss(draft: Draft, rows: Rows, entry: Entry | None) -> None:
     """Set whether the loss includes the prompts, from `train_on_input` or else the component's default."""
-    prompts_too = rows.train_on_input if entry is None or entry.empty else boolean(entry) is True
+    prompts_too = boolean(entry) is True if is_stated(entry) else rows.train_on_input
     path = "" if rows.shape == "preference" else formats.mask(rows.shape)
     if path:
         draft.put(path, not prompts_too, entry, "" if entry is not None else "not set: torchtune's default")

@@ -45,4 +45,4 @@ def at(entries: Entries, path: str) -> Entry | None:
 def component(entry: Entry | None) -> str:
     """The class or function in `_component_`, such as `torch.optim.AdamW`; "" if there is none."""
     made = None if entry is None else entry.mapping.get("_component_")
-    return (text(made) if made is not None else None) or ""
+    return text(made) or ""

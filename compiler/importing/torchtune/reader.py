@@ -10,7 +10,7 @@ import re
 from xpc.compiler.importing import families
 from xpc.compiler.importing.draft import NULL, Draft
 from xpc.compiler.importing.overrides import Machines, Overrides, load
-from xpc.compiler.importing.text.entries import Entries, Entry, Lookups, boolean, integer, number, text
+from xpc.compiler.importing.text.entries import Entries, Entry, Lookups, boolean, integer, is_stated, number, text
 from xpc.compiler.importing.text.values import DTYPES
 from xpc.compiler.importing.torchtune import data as torchtune_data
 from xpc.compiler.importing.torchtune.adapter import adapter
@@ -97,7 +97,7 @@ def _interpolated(entry: Entry, entries: Entries) -> Entry:
 
     def value(name: re.Match[str]) -> str:
         one = at(entries, name[1])
-        replacement = None if one is None else text(one)
+        replacement = text(one)
         return name[0] if replacement is None or "${" in replacement else replacement
 
     return _with(entry, re.sub(r"\$\{([\w.]+)\}", value, entry.value))
@@ -111,7 +111,7 @@ def _refused(entries: Entries) -> tuple[Entry, str] | None:
     """Return the first key that prevents the import of the file, and the reason; None if there is none."""
     for key in RECIPES:
         one = entries.get(key)
-        if one is not None and not one.empty and "optimizer" in entries:
+        if is_stated(one) and "optimizer" in entries:
             return one, KEYS[key].refused
     if "optimizer" not in entries:
         return next(iter(entries.values())), NO_TRAINING
@@ -160,17 +160,15 @@ def _model(draft: Draft, entries: Entries, overrides: Overrides) -> None:
 def _run(draft: Draft, entries: Entries) -> None:
     """Set the number of steps, the seed and the precision, and import `resume_from_checkpoint`."""
     most, epochs, seed, dtype = (entries.get(key) for key in ("max_steps_per_epoch", "epochs", "seed", "dtype"))
-    steps = integer(most) if most is not None and not most.empty else None
+    steps = integer(most)
     if most is not None and most.empty:
         draft.note(most, "null: an epoch uses all rows")
     elif most is not None and steps is None:
         draft.error(most, "the value must be a whole number")
     elif most is not None and steps is not None:
-        times = (integer(epochs) if epochs is not None else None) or 1
-        old = draft.settings.pop("train.epochs", None)
+        times = integer(epochs) or 1
+        draft.mark(draft.take("train.epochs"), "mapped", f"train.steps = {steps * times}")
         draft.put("train.steps", steps * times, most)
-        if old is not None and old.entry is not None:
-            draft.mark(old.entry, "mapped", f"train.steps = {steps * times}")
         draft.differs(
             "max_steps_per_epoch",
             f"torchtune ends an epoch after {steps} steps or at the last row, and shuffles again for the next; the "
@@ -200,7 +198,7 @@ def _optimizer(draft: Draft, entries: Entries) -> None:
     if made is not None and not name:
         draft.error(made, "xpc has no such optimizer", "`xpc explain optimizer` lists them")
     elif made is not None:
-        name = "adamw_fused" if name == "adamw_torch" and fused is not None and boolean(fused) else name
+        name = "adamw_fused" if name == "adamw_torch" and boolean(fused) else name
         draft.put("optimizer", name, made)
     if fused is not None:
         draft.mark(fused, "mapped", f"optimizer {name}") if boolean(fused) else draft.note(fused, "it is off")
@@ -213,7 +211,7 @@ def _optimizer(draft: Draft, entries: Entries) -> None:
     # torch and bitsandbytes have the default 1e-3
     draft.default("optimizer.lr", 1e-3, NOT_SET)
     draft.default("optimizer.weight_decay", 0.0 if name == "sgd" else 0.01, NOT_SET)
-    most = number(clip) if clip is not None and not clip.empty else None
+    most = number(clip)
     if clip is not None and clip.empty:
         draft.put("optimizer.clip", 0.0, clip, "null: nothing is clipped")
     elif clip is not None and text(clip) == "inf":
@@ -233,7 +231,7 @@ def _optimizer(draft: Draft, entries: Entries) -> None:
 
 def _schedule(draft: Draft, entry: Entry | None) -> None:
     made = None if entry is None else entry.mapping.get("_component_")
-    if entry is None or entry.empty or made is None:
+    if not is_stated(entry) or made is None:
         draft.put("schedule", "constant", None, "not set: the learning rate is constant")
         return
     if text(made) not in COSINE:
@@ -241,7 +239,7 @@ def _schedule(draft: Draft, entry: Entry | None) -> None:
         return
     draft.put("schedule", "cosine", made)
     warm, cycles = entry.mapping.get("num_warmup_steps"), entry.mapping.get("num_cycles")
-    steps = None if warm is None else integer(warm)
+    steps = integer(warm)
     if warm is not None and steps is not None:
         draft.put("schedule.warmup", Amount("count", steps), warm)
     elif warm is not None:

@@ -8,7 +8,7 @@ import re
 from xpc.compiler import registry
 from xpc.compiler.data.shapes import KEPT, SHAPES
 from xpc.compiler.importing.draft import NULL, Draft, Source
-from xpc.compiler.importing.text.entries import Entries, Entry, boolean, number, text, words
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, is_stated, number, text, words
 from xpc.compiler.importing.trl.model import reference
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.methods import METHODS
@@ -35,22 +35,22 @@ def corpus(draft: Draft, named: Entries) -> None:
         ):
             if entry is not None:
                 everything(draft, entry, "`--data` names another")
-    elif mixture is not None and not mixture.empty:
+    elif is_stated(mixture):
         _mixture(draft, mixture)
-        if one is not None and not one.empty:
+        if is_stated(one):
             draft.note(one, "the mixture decides")
             draft.warn(one, "the mixture is used instead of this dataset, as in the alignment handbook")
-    elif mixer is not None and not mixer.empty:
+    elif is_stated(mixer):
         _mixer(draft, mixer, named)
-    elif several is not None and not several.empty:
+    elif is_stated(several):
         _several(draft, several, named)
-    elif one is not None and not one.empty:
+    elif is_stated(one):
         _single(draft, one, named)
     elif "data_path" in named:
         _file(draft, named["data_path"])
     else:
         draft.warn(None, "no data is named", "`--data` names it")
-    _evaluation(draft, named, plain=bool(one is not None and not one.empty and mixture is None))
+    _evaluation(draft, named, plain=is_stated(one) and mixture is None)
     _rows(draft, named)
 
 
@@ -92,7 +92,7 @@ def source(draft: Draft, entry: Entry, config: Entry | None, split: Entry | None
     draft.mark(entry, "mapped", f"data {{ {ref} }}")
     known = registry.find_dataset(entry.value) if isinstance(entry.value, str) else None
     for one, form, what in ((config, PART, "configuration"), (split, SPLIT, "split")):
-        if one is None or one.empty:
+        if not is_stated(one):
             draft.note(one, NULL)
             continue
         found = form.fullmatch(text(one) or "")
@@ -123,7 +123,7 @@ def source(draft: Draft, entry: Entry, config: Entry | None, split: Entry | None
 
 def _columns(draft: Draft, entry: Entry | None, usual: str) -> tuple[str, ...]:
     """The columns, in a spec's order. Also sets the row format that has these columns."""
-    if entry is None or entry.empty:
+    if not is_stated(entry):
         draft.note(entry, NULL)
         return ()
     names = words(entry) or []
@@ -144,10 +144,8 @@ def _columns(draft: Draft, entry: Entry | None, usual: str) -> tuple[str, ...]:
 
 
 def _share(draft: Draft, entry: Entry | None) -> Amount | None:
-    value = None if entry is None else number(entry)
-    if entry is None:
-        return None
-    if entry.empty:
+    value = number(entry)
+    if not is_stated(entry):
         draft.note(entry, NULL)
     elif value is None or not 0 < value <= 1:
         draft.error(entry, "the value must be a share above 0 and at most 1", "leave out a dataset of weight 0")
@@ -196,7 +194,7 @@ def _mixer(draft: Draft, mixer: Entry, named: Entries) -> None:
     splits for all datasets.
     """
     splits = named.get("dataset_splits")
-    names = [] if splits is None else words(splits) or []
+    names = words(splits) or []
     train = [one for one in names if "train" in one] or ["train"]
     test = [one for one in names if "test" in one]
     unexpected = [one for one in names if one not in (*train, *test)]
@@ -240,7 +238,7 @@ def _several(draft: Draft, several: Entry, named: Entries) -> None:
         only = _only_file(files, inside.get("split"))
         if only is not None and inside["path"].value in ("json", "csv", "parquet", "text"):
             draft.mark(inside["path"], "mapped", "the file name tells the format")
-        elif files is not None and not files.empty:
+        elif is_stated(files):
             draft.error(
                 files, "a spec names one file or folder", "name a local file in `data_files` and its kind in `path`"
             )
@@ -248,22 +246,21 @@ def _several(draft: Draft, several: Entry, named: Entries) -> None:
         found = source(draft, only or inside["path"], inside.get("name"), inside.get("split"), inside.get("columns"),
                        named=mapped)  # fmt: skip
         fraction = inside.get("fraction")
-        if fraction is not None and not fraction.empty:
+        if is_stated(fraction):
             draft.error(fraction, "TRL takes the first rows of each dataset, up to its `fraction` of the mixture; a "
                         "spec cannot do this",
                         "write `data { SOURCE(take=N) }` with the number of rows")  # fmt: skip
         if found is not None:
             draft.sources.append(found)
-    size = named.get("test_split_size")
-    if size is not None:
-        holdout(draft, size)
+    if "test_split_size" in named:
+        holdout(draft, named["test_split_size"])
 
 
 def _only_file(files: Entry | None, split: Entry | None) -> Entry | None:
     """The only file that `data_files` names for a split: `rows.jsonl` for `train` in `{train: rows.jsonl}`; None if
     there is none, or several.
     """
-    if files is None or files.empty:
+    if not is_stated(files):
         return None
     if files.mapping:
         files = files.mapping.get((text(split) or "train" if split is not None else "train").partition("[")[0])
@@ -293,12 +290,12 @@ def _file(draft: Draft, entry: Entry) -> None:
 
 def _evaluation(draft: Draft, named: Entries, plain: bool) -> None:
     every = draft.settings.get("eval.every")
-    evaluates = every is not None and every.text != "never"
+    evaluates = draft.value("eval.every") not in ("", "never")
     split = named.get("dataset_test_split")
     other = named.get("eval_data_path")
     if split is not None and (not evaluates or not plain):
         draft.note(split, "nothing is evaluated" if not evaluates else "the mixture decides")
-    elif split is not None and not split.empty:
+    elif is_stated(split):
         draft.setting("eval.split", split)
     elif evaluates and plain and not (draft.has("data.holdout") or draft.has("eval.data")):
         draft.put("eval.split", "test", None, "not set: TRL's `dataset_test_split`")
@@ -315,16 +312,13 @@ def _evaluation(draft: Draft, named: Entries, plain: bool) -> None:
 
 def _rows(draft: Draft, named: Entries) -> None:
     prompt, system, field = (named.get(key) for key in ("dataset_prompt_column", "system_prompt", "dataset_text_field"))
-    if prompt is not None and not prompt.empty:
-        draft.setting("data.prompt", prompt)
-    elif prompt is not None:
-        draft.note(prompt, NULL)
+    draft.setting("data.prompt", prompt)
     if not (draft.has("data.prompt") or draft.has("data.format")) and _other_rows(draft):
         draft.put("data.format", "prompt", None, f"{draft.method} reads the column `prompt` of these rows")
-    if system is not None and system.empty:
-        draft.note(system, NULL)
-    elif system is not None:
+    if is_stated(system):
         system_prompt(draft, system)
+    else:
+        draft.note(system, NULL)
     if field is not None and draft.method == "sft":
         name = text(field) or ""
         if field.empty or name == "text":
@@ -342,7 +336,7 @@ def _rows(draft: Draft, named: Entries) -> None:
         if one is not None and not draft.handled(one):
             draft.note(one, why)
     made = named.get("preprocessed_path")
-    if made is not None and not made.empty:
+    if is_stated(made):
         draft.error(made, "a bundle tokenizes its data itself")
 
 
@@ -371,10 +365,9 @@ def system_prompt(draft: Draft, entry: Entry) -> None:
 
 
 def _kwargs(draft: Draft, entry: Entry | None) -> None:
-    if entry is None:
-        return
-    if entry.empty:
+    if not is_stated(entry):
         draft.note(entry, NULL)
+        return
     for name, one in entry.mapping.items():
         if name == "skip_prepare_dataset" and boolean(one):
             draft.error(one, "a bundle always prepares its data")

@@ -120,8 +120,7 @@ def native_defaults(draft: Draft, native: Stack) -> None:
     if not METHODS[draft.method].grouped:
         draft.default("eval.micro", 8, why)
     draft.default("memory.checkpointing", usual("gradient_checkpointing") is True, reason("gradient_checkpointing"))
-    on = draft.settings.get("memory.checkpointing")
-    if native.facts.reentrant_by_default and on is not None and on.text == "true":
+    if native.facts.reentrant_by_default and draft.value("memory.checkpointing") == "true":
         draft.default("memory.checkpointing.reentrant", True, "not set: transformers 4 uses reentrant checkpointing")
     if not draft.has("track"):
         reports = "not set: transformers 4 reports to every installed tracker, transformers 5 to none"
@@ -133,8 +132,8 @@ def native_defaults(draft: Draft, native: Stack) -> None:
     if undated and not usual("average_tokens_across_devices") and not draft.has("batch.mean"):
         draft.warn(None, OF_ITS_TIME, "`average_tokens_across_devices: true` is trl 0.19's default")
     draft.default("batch.mean", "global_tokens" if usual("average_tokens_across_devices") else "local_tokens", why)
-    prompt, seq = usual("max_prompt_length"), draft.settings.get("batch.seq")
-    most = int(seq.text) if draft.method in ROOM_AFTER_PROMPT and seq is not None and seq.text.isdecimal() else None
+    prompt, seq = usual("max_prompt_length"), draft.value("batch.seq")
+    most = int(seq) if draft.method in ROOM_AFTER_PROMPT and seq.isdecimal() else None
     if most is not None and isinstance(prompt, int) and prompt >= most and not draft.has("method.max_prompt"):
         draft.differs("max_prompt_length", f"not set: the default of {prompt} tokens leaves no room for an answer in "
                       "a row that is too long; the spec's prompts have at most half of `max_length`")  # fmt: skip

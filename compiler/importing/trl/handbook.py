@@ -7,7 +7,7 @@ from __future__ import annotations
 from xpc.compiler import registry
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.overrides import Overrides
-from xpc.compiler.importing.text.entries import Entries, Entry, text
+from xpc.compiler.importing.text.entries import Entries, Entry, is_stated, text
 
 PACKS = "the alignment handbook's script for files with `dataset_mixer` always packs, and so does the spec"
 CHATS = ("sft", "dpo", "orpo")
@@ -48,7 +48,7 @@ def report(draft: Draft, entries: Entries, given: Entries, overrides: Overrides)
     draft.differs("dataset_mixer", "the alignment handbook's scripts drop rows that contain tasks of HumanEval; "
                   "the spec keeps them")  # fmt: skip
     template, named = given.get("chat_template"), given.get("model_name_or_path")
-    known = registry.find_model(draft.model or (text(named) if named is not None else None) or "")
-    if (template is None or template.empty) and not (known is not None and known.chat):
+    known = registry.find_model(draft.model or text(named) or "")
+    if not is_stated(template) and not (known is not None and known.chat):
         draft.warn(named, "the alignment handbook's scripts give a model without a chat template zephyr's; the "
                    "spec does not", "`model { chat_template = zephyr }` does the same")  # fmt: skip

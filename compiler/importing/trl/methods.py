@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from xpc.compiler.importing import reward_file
 from xpc.compiler.importing.draft import NULL, Draft
 from xpc.compiler.importing.outcomes import MAPPED
-from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer, number, plain, text, words
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer, is_stated, number, plain, text, words
 from xpc.compiler.importing.text.values import KEYS
 from xpc.compiler.importing.trl import reward_functions
 from xpc.compiler.language.kinds import Weighted
@@ -48,10 +48,10 @@ def online(draft: Draft, named: Entries) -> None:
         _rewards(draft, named)
         _generation_arguments(draft, named.get("generation_kwargs"))
         batch = named.get("generation_batch_size")
-        if batch is not None and batch.empty:
-            draft.note(batch, NULL)
-        elif batch is not None:  # `generation_batch` sets this later, from the number of processes
+        if is_stated(batch):  # `generation_batch` sets this later, from the number of processes
             draft.mark(batch, MAPPED, "method.steps_per_generation")
+        else:
+            draft.note(batch, NULL)
 
 
 SAMPLING = ("top_p", "top_k", "min_p", "temperature", "repetition_penalty", "max_new_tokens")
@@ -81,11 +81,10 @@ def generation_batch(draft: Draft, named: Entries) -> None:
     divided by the micro-batch and by the number of processes.
     """
     entry = named.get("generation_batch_size")
-    if entry is None or entry.empty or not METHODS[draft.method].grouped:
+    if not is_stated(entry) or not METHODS[draft.method].grouped:
         return
-    devices, _, _ = draft.settings["hardware"].text.rpartition(" x ")
-    micro = draft.settings.get("batch.micro")
-    world = int(devices or 1) * int(draft.settings["nodes"].text) * int("8" if micro is None else micro.text)
+    devices = draft.value("hardware").rpartition(" x ")[0]
+    world = int(devices or 1) * int(draft.value("nodes")) * int(draft.value("batch.micro") or 8)
     value = integer(entry)
     if value is None or value < 1 or value % world:
         draft.error(entry, f"it is not a multiple of {world}, the rows in a micro-batch on all processes",
@@ -100,7 +99,7 @@ def _loss(draft: Draft, named: Entries) -> None:
     theirs = {here: ours for ours, here in losses.items()} | {ours: ours for ours in losses}
     if entry is not None and losses and not entry.empty:
         names = words(entry) or []
-        given = None if weights is None or weights.empty else [number(one) for one in weights.items]
+        given = [number(one) for one in weights.items] if is_stated(weights) else None
         unknown = [name for name in names if name not in theirs]
         if unknown:
             draft.error(entry, f"{draft.stack.name} has no loss `{unknown[0][:40]}` for {draft.method}",
@@ -138,7 +137,7 @@ def _blocks(draft: Draft, named: Entries) -> None:
     """Import the keys that configure `use_vllm` and `sync_ref_model`. If the flag is off, its keys have no effect."""
     for path, switch in (("method.vllm", "use_vllm"), ("method.sync_reference", "sync_ref_model")):
         entry = named.get(switch)
-        on = entry is not None and boolean(entry) is True and draft.method in BY_PATH[path].methods
+        on = boolean(entry) is True and draft.method in BY_PATH[path].methods
         inside = {row.args[0]: row for row in TABLE if row.path.startswith(path + ".")}
         for name, row in inside.items():
             one = named.get(name)
@@ -200,7 +199,7 @@ def _reward_arguments(draft: Draft, named: Entries, reward: str) -> tuple[tuple[
     found: dict[str, int | float | str] = dict(LENGTHS) if reward == "soft_overlong_punishment" else {}
     for key, (owner, argument) in ARGUMENTS.items():
         one = named.get(key)
-        if owner != reward or one is None or one.empty:
+        if owner != reward or not is_stated(one):
             continue
         kind = REWARD_ARGUMENTS[reward][argument]
         value = text(one) if kind is str else integer(one) if kind is int else number(one)
@@ -219,9 +218,9 @@ def _rewards(draft: Draft, named: Entries) -> None:
     files: set[str] = set()
     if entry is not None and words(entry) is None:
         draft.error(entry, "the value must be a list of names", "write `method { rewards = [NAME(weight=1)] }`")
-    elif entry is not None and not entry.empty:
+    elif is_stated(entry):
         names = words(entry) or []
-        given = None if weights is None or weights.empty else [number(one) for one in weights.items]
+        given = [number(one) for one in weights.items] if is_stated(weights) else None
         if given is not None and (len(given) != len(names) or None in given):
             draft.error(weights or entry, f"there are {len(names)} reward functions but {len(given)} weights")
             given = None
@@ -246,7 +245,7 @@ def _rewards(draft: Draft, named: Entries) -> None:
             draft.warn(entry, f"xpc has no built-in reward {listed}, so the spec calls the functions in {locations}",
                        "put the file next to the spec, or name another file with `--rewards`")  # fmt: skip
     elif draft.reward_names:
-        given = [] if weights is None or weights.empty else [number(one) for one in weights.items]
+        given = [number(one) for one in weights.items] if is_stated(weights) else []
         if given and (len(given) != len(draft.reward_names) or None in given):
             listed = ", ".join(draft.reward_names)
             draft.error(weights, f"there are {len(given)} weights, but `{draft.rewards}` has the functions {listed}")

@@ -9,7 +9,7 @@ from xpc.compiler import registry
 from xpc.compiler.files.workspace import DATA_FORMATS
 from xpc.compiler.importing.draft import NULL, Draft
 from xpc.compiler.importing.template_arguments import put_template, template_arguments
-from xpc.compiler.importing.text.entries import Entries, Entry, boolean, number, text, words
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, is_on, is_stated, number, text, words
 from xpc.compiler.importing.text.values import DTYPES
 from xpc.compiler.language.kinds import NAMES
 from xpc.compiler.language.schema import ADAPTERS, BY_PATH
@@ -79,8 +79,7 @@ def reference(draft: Draft, entry: Entry, what: str) -> str | None:
             draft.put("model.revision", cached[3], entry)
         return f"{cached[1]}/{cached[2]}"
     local = name.startswith((".", "/", "~")) or name.count("/") > 1 or name.lower().endswith(DATA_FORMATS)
-    if name.partition("/")[0].lower() in FOLDERS:
-        local = True
+    local = local or name.partition("/")[0].lower() in FOLDERS
     if HUB.fullmatch(name) and not local:
         return name
     found = registry.find_model(name) if what == "model" else registry.find_dataset(name)
@@ -117,7 +116,7 @@ def model(draft: Draft, named: Entries) -> None:
     entry = named.get("model_name_or_path")
     if draft.model:
         draft.note(entry, "`--model` names another")
-    elif entry is None or entry.empty:
+    elif not is_stated(entry):
         draft.warn(entry, "no model is named", "`--model` names it")
     else:
         found = reference(draft, entry, "model")
@@ -138,13 +137,11 @@ def model(draft: Draft, named: Entries) -> None:
 
 
 def _template(draft: Draft, entry: Entry | None) -> None:
-    if entry is None:
-        return
     body = text(entry)
-    if entry.empty or body is None:
+    if body:
+        put_template(draft, body, entry)
+    else:
         draft.note(entry, NULL)
-        return
-    put_template(draft, body, entry)
 
 
 def adapter(draft: Draft, named: Entries, native: tuple[int, float, float] = (16, 32.0, 0.05)) -> None:
@@ -153,10 +150,10 @@ def adapter(draft: Draft, named: Entries, native: tuple[int, float, float] = (16
     four, eight = named.get("load_in_4bit"), named.get("load_in_8bit")
     # `adapter.kind` and `lora.init_lora_weights` come from the importer of Python scripts, not from TRL's keys
     kind = named.get("adapter.kind")
-    if use is None or use.off:
+    if not is_on(use):
         _without_adapter(draft, named)
         return
-    bits = 4 if four is not None and boolean(four) else 8 if eight is not None and boolean(eight) else None
+    bits = 4 if boolean(four) else 8 if boolean(eight) else None
     other = None if kind is None else str(kind.value)
     draft.put(other or ("qlora" if bits == 4 else "lora"), True, kind or use)
     if kind is not None:
@@ -173,7 +170,7 @@ def adapter(draft: Draft, named: Entries, native: tuple[int, float, float] = (16
             draft.default(path, usual, "not set: peft's default" if other else "not set: TRL's ModelConfig")
     if not draft.has("lora.from"):
         modules = named.get("lora_target_modules")
-        if other and (modules is None or modules.empty):
+        if other and not is_stated(modules):
             draft.error(kind, f"peft's default modules for {other} depend on the model's family",
                         "write `target_modules`, such as \"all-linear\"")  # fmt: skip
         else:
@@ -181,7 +178,7 @@ def adapter(draft: Draft, named: Entries, native: tuple[int, float, float] = (16
     adapter_options(draft, named, ADAPTER_OPTIONS)
     initial(draft, named.get("lora.init_lora_weights"))
     task = named.get("lora_task_type")
-    if task is None or task.empty or task.value == ("SEQ_CLS" if draft.method == "reward" else "CAUSAL_LM"):
+    if not is_stated(task) or task.value == ("SEQ_CLS" if draft.method == "reward" else "CAUSAL_LM"):
         draft.note(task, "it follows the method")
     else:
         draft.error(task, f"{draft.method} needs another task type")
@@ -227,10 +224,8 @@ def adapter_options(draft: Draft, named: Entries, paths: Mapping[str, str]) -> N
     """
     for key, path in paths.items():
         entry = named.get(key)
-        names = words(entry) if entry is not None and not entry.off else None
-        if entry is None:
-            continue
-        if entry.off or entry.value == []:
+        names = words(entry)
+        if not is_on(entry):
             draft.note(entry, "it is off")
         elif path == "lora.embedding_lr" and not draft.has("lora.lr_ratio"):
             draft.note(entry, "LoRA+ is not on")
@@ -285,7 +280,7 @@ def continued(draft: Draft, entry: Entry | None) -> None:
     """Continue the training of the adapter in a folder. peft reads settings such as rank and targets from it, so their
     keys are irrelevant.
     """
-    if entry is None or entry.off:
+    if not is_on(entry):
         draft.note(entry, "it is off")
         return
     names = words(entry) or []
@@ -294,10 +289,7 @@ def continued(draft: Draft, entry: Entry | None) -> None:
                     "other adapters into the model first")  # fmt: skip
         return
     for name in SHAPE:
-        old = draft.settings.pop(f"lora.{name}", None)
-        if old is not None and old.entry is not None:
-            draft.outcomes.pop((old.entry.file, old.entry.key), None)
-            draft.note(old.entry, f"the saved adapter in `{names[0]}` decides it")
+        draft.overrule(f"lora.{name}", f"the saved adapter in `{names[0]}` decides it")
     draft.put("lora.from", names[0], entry)
 
 
@@ -316,7 +308,7 @@ def new_tokens(draft: Draft, entries: list[Entry]) -> None:
 
 def targets(draft: Draft, entry: Entry | None, linear: tuple[str, ...] = ("all-linear", "all")) -> None:
     """Set the modules that get an adapter. By default, PEFT adapts the query and value projections."""
-    if entry is not None and not entry.empty:
+    if is_stated(entry):
         names = words(entry)
         if names is None:
             draft.error(entry, "the value must be a list of module names")
@@ -336,7 +328,7 @@ def targets(draft: Draft, entry: Entry | None, linear: tuple[str, ...] = ("all-l
         return
     draft.note(entry, NULL)
     known = registry.find_model(draft.model)
-    family = known.model_type if known is not None else ""
+    family = "" if known is None else known.model_type
     draft.default("lora.targets", ATTENTION_TARGETS.get(family, ("q_proj", "v_proj")), "not set: PEFT's default")
 
 
@@ -356,10 +348,8 @@ def _quantization(draft: Draft, named: Entries, bits: int | None) -> None:
         if one is not None and (one.empty or bits != 4):
             draft.note(one, NULL if one.empty else "the base is not quantized to 4 bits")
         elif one is not None:
-            wanted = (
-                draft.settings.get("precision") if name.endswith("compute_dtype") else draft.settings.get("model.dtype")
-            )
-            same = wanted is not None and DTYPES.get(str(text(one)).removeprefix("torch.")) == wanted.text
+            wanted = draft.value("precision" if name.endswith("compute_dtype") else "model.dtype")
+            same = DTYPES.get(str(text(one)).removeprefix("torch.")) == wanted
             if same or text(one) == "uint8":
                 draft.note(one, "a bundle does the same")
             else:

@@ -89,7 +89,7 @@ def start(
     dating = entries if dating is None else dating
     method = method_of(overrides, file, entries, entries)
     entry, reports = entries.get("model_name_or_path"), entries.get("report_to")
-    model = overrides.model or (text(entry) if entry is not None else None)
+    model = overrides.model or text(entry)
     fitting, pinned = (overrides.trl,) if overrides.trl else versions.possible(method, dating), ""
     if not overrides.trl:
         allowed, pinned = pins.stated(source_text, file, overrides)
@@ -100,7 +100,7 @@ def start(
     source, stack = native(set(dating), method, model, trackio, fitting, overrides.trl is not None)
     packs, attention = entries.get("packing"), entries.get("attn_implementation")
     flash = attention is not None and "flash" in str(attention.value)
-    if packs is not None and boolean(packs) and not flash and not stack.facts.isolate_mask:
+    if boolean(packs) and not flash and not stack.facts.isolate_mask:
         stack = load(stacks.DEFAULT)  # in the default stack, packed documents do not attend to each other
     draft = Draft(load(overrides.target) if overrides.target else stack, method, overrides.stem)
     draft.trl = number(source) if number(source) in fitting else fitting[-1]
@@ -159,7 +159,7 @@ def arguments(
     _callbacks(draft, named.get("callbacks"))
     switches.tracker_names(draft, named)
     for key in ("use_cpu", "no_cuda"):
-        if key in named and boolean(named[key]):
+        if boolean(named.get(key)):
             found.cpu = True
     models.model(draft, named)
     others = KEYS.column("read")
@@ -167,7 +167,7 @@ def arguments(
     many = named.get("preprocessing_num_workers")
     if many is not None and "dataset_num_proc" not in named:
         trainer.one(draft, "dataset_num_proc", many)
-    elif many is not None:
+    else:
         draft.note(many, "`dataset_num_proc` is there, too")
     models.adapter(draft, named)
     if defaults.stated(draft, source)["bf16"] is True:
@@ -193,8 +193,7 @@ def arguments(
     families.trained_dtype(draft, "TRL")
     families.resumed_adapters(draft, "TRL")
     _stream(draft, named)
-    mode = draft.settings.get("method.vllm.mode")
-    found.generates = draft.has("method.vllm") and (mode is None or mode.text == "server")
+    found.generates = draft.has("method.vllm") and draft.value("method.vllm.mode") in ("", "server")
     finish(draft, overrides, found)
     methods.generation_batch(draft, named)
     draft.settle(entries, known(draft), KEYS.column("refused"))
@@ -214,7 +213,7 @@ def _stream(draft: Draft, named: Entries) -> None:
     """
     order = named.get("shuffle_dataset")
     for key in ("dataset_streaming", "streaming"):
-        shuffles = order is not None and boolean(order)
+        shuffles = boolean(order)
         streams.stream(draft, named.get(key), None, streams.LIBRARY if shuffles else None, "TRL")
 
 
@@ -292,7 +291,7 @@ def _callbacks(draft: Draft, entry: Entry | None) -> None:
     """Import `callbacks`. Open-R1's `push_to_hub_revision`, which pushes each checkpoint to its own branch, becomes a
     setting; other callbacks are kept in a comment.
     """
-    names = [] if entry is None or entry.empty else words(entry) or []
+    names = words(entry) or []
     if entry is None:
         return
     if names == ["push_to_hub_revision"]:
@@ -325,10 +324,8 @@ def finish(draft: Draft, overrides: Overrides, found: Machines) -> None:
     target other than the default; remove `eval.micro` from a run without evaluation.
     """
     machines(draft, found, overrides)
-    each, micro = draft.settings.get("eval.every"), draft.settings.get("eval.micro")
-    if micro is not None and (each is None or each.text == "never"):
-        del draft.settings["eval.micro"]
-        draft.note(micro.entry, "nothing is evaluated")
+    if draft.has("eval.micro") and draft.value("eval.every") in ("", "never"):
+        draft.note(draft.settings.pop("eval.micro").entry, "nothing is evaluated")
         draft.defaults = [one for one in draft.defaults if not one.to.startswith("eval.micro = ")]
     local_model.architecture(draft, overrides)
     local_model.adapter(draft, overrides)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from xpc.compiler.importing.draft import NULL, Draft
-from xpc.compiler.importing.text.entries import Entry, number, text
+from xpc.compiler.importing.text.entries import Entry, is_stated, number, text
 from xpc.compiler.importing.text.values import KEYS, SCHEDULES
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.setting import Path
@@ -36,11 +36,11 @@ def schedule(draft: Draft, named: Mapping[str, Entry]) -> None:
             draft.warn(entry, f"transformers stops: its schedule {lack} final learning rate; the spec's ends at {end}")
         elif "warmup_with_min_lr" in str(entry.value) and "warmup_lr" not in given:
             draft.differs("lr_scheduler_type", "this schedule is one step ahead of the spec's cosine", entry)
-    if kwargs is not None and kwargs.empty:
+    if not is_stated(kwargs):
         draft.note(kwargs, NULL)
-    elif kwargs is not None and not kwargs.mapping:
+    elif not kwargs.mapping:
         draft.error(kwargs, "the value must be a mapping such as {min_lr_rate: 0.1}")
-    elif kwargs is not None:
+    else:
         for name, argument in kwargs.mapping.items():
             if name != "num_stable_steps":
                 _argument(draft, name, argument)
@@ -61,7 +61,7 @@ def _stable(draft: Draft, entry: Entry, most: Entry | None) -> None:
     """
     parts = [draft.settings.get(path) for path in ("schedule.warmup", "schedule.decay")]
     counts = [int(one.text) for one in parts if one is not None and one.text.isdecimal()]
-    length, value = None if most is None else number(most), number(entry)
+    length, value = number(most), number(entry)
     if entry.empty:
         draft.note(entry, NULL)
     elif value is not None and length is not None and len(counts) == 2 and sum(counts) + value == length:
@@ -78,14 +78,14 @@ def flat(entry: Entry | None) -> bool:
 
 def _argument(draft: Draft, name: str, entry: Entry) -> None:
     path = KEYS.block("lr_scheduler_kwargs").column("setting").get(name)
-    value, shape = number(entry), draft.settings.get("schedule")
+    value = number(entry)
     if path is None:
         draft.error(entry, "no schedule of xpc has this argument")
     elif path == "schedule.decay_type":
         draft.put(path, "sqrt" if entry.value == "1-sqrt" else text(entry) or "", entry)
     elif value is None:
         draft.error(entry, "the value must be a number")
-    elif name == "num_cycles" and value == 0.5 and shape is not None and shape.text in ("cosine", "wsd"):
+    elif name == "num_cycles" and value == 0.5 and draft.value("schedule") in ("cosine", "wsd"):
         draft.note(entry, "half a cosine cycle is the default")
     elif path in ("schedule.min_lr", "schedule.warmup_lr", "schedule.max_lr"):
         draft.put(path, Amount("share" if name in SHARES else "absolute", value), entry)
@@ -99,11 +99,11 @@ def warmup(draft: Draft, steps: Entry | None, ratio: Entry | None) -> None:
     """Set the warm-up. As in transformers 4, `warmup_steps` above 0 overrides `warmup_ratio`, and below 1 it is a share
     of the run.
     """
-    count, share = (number(one) if one is not None and not one.empty else None for one in (steps, ratio))
+    count, share = number(steps), number(ratio)
     for one, value in ((steps, count), (ratio, share)):
-        if one is not None and one.empty:
+        if not is_stated(one):
             draft.note(one, NULL)
-        elif one is not None and (value is None or value < 0):
+        elif value is None or value < 0:
             draft.error(one, "the value must be a number that is not negative")
             return
     if count:
@@ -123,7 +123,7 @@ def warmup(draft: Draft, steps: Entry | None, ratio: Entry | None) -> None:
 
 def optimizer_arguments(draft: Draft, entry: Entry | None) -> None:
     """Import `optim_args`. The arguments in it override keys such as `weight_decay`."""
-    if entry is None or entry.empty:
+    if not is_stated(entry):
         return
     if not entry.mapping:
         draft.keep_in_extra("trl", "optim_args", entry)

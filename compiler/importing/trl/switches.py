@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from xpc.compiler import registry
 from xpc.compiler.importing.draft import NULL, Draft
 from xpc.compiler.importing.outcomes import MAPPED, KeyOutcome
-from xpc.compiler.importing.text.entries import Entries, Entry, boolean, number, text, words
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, is_on, is_stated, number, text, words
 from xpc.compiler.importing.text.values import ATTENTION, DTYPES, OTHER_TRACKERS, TRACKERS
 from xpc.compiler.importing.trl import versions
 from xpc.compiler.language import extras
@@ -18,18 +18,17 @@ from xpc.compiler.language.schema import BY_PATH
 
 def every(entry: Entry | None, steps: Entry | None, usual: Amount, draft: Draft, path: str) -> None:
     """Set an interval such as `save.every` from `*_strategy` and `*_steps`. `usual` is the default number of steps."""
-    name = "steps" if entry is None or entry.empty else "no" if boolean(entry) is False else str(entry.value)
+    name = "steps" if not is_stated(entry) else "no" if boolean(entry) is False else str(entry.value)
     if entry is not None and name in ("no", "epoch"):
         why = "YAML 1.1 reads a bare `no` as false" if entry.value is False else ""
         draft.put(path, NEVER if name == "no" else EPOCH, entry, why)
     elif name == "steps":
-        value = usual if steps is None or steps.empty else _amount(steps)
+        value = _amount(steps) if is_stated(steps) else usual
         if value is None:
             draft.error(steps, "the value must be a number of steps, or a share below 1")
             return
-        for one in (entry, steps):
-            if one is not None and not one.empty:
-                draft.put(path, value, one)
+        for one in filter(is_stated, (entry, steps)):
+            draft.put(path, value, one)
     else:
         draft.error(entry, "xpc supports intervals of steps or epochs, and `never`", "write `steps`, `epoch` or `no`")
     if steps is not None and (name in ("no", "epoch") or steps.empty):
@@ -55,7 +54,7 @@ def intervals(draft: Draft, named: Entries) -> None:
     """Set how often the run saves, logs and evaluates."""
     saving, saved = named.get("save_strategy"), named.get("save_steps")
     often, steps = named.get("eval_strategy"), named.get("eval_steps")
-    if saving is not None and saving.value == "best" and often is not None and not often.off and often.value != "no":
+    if saving is not None and saving.value == "best" and is_on(often) and often.value != "no":
         every(often, steps, Amount("count", 500), draft, "save.every")
         draft.mark(saving, MAPPED, "save.every")
         draft.note(saved, "the evaluations decide")
@@ -69,27 +68,25 @@ def intervals(draft: Draft, named: Entries) -> None:
     if logging is not None or logged is not None:
         every(logging, logged, usual, draft, "track.every")
     evaluates = named.get("do_eval")
-    if often is not None and not often.empty:
-        shared = _amount(logged) if logged is not None and not logged.empty else None
+    if is_stated(often):
+        shared = _amount(logged) if is_stated(logged) else None
         every(often, steps, shared or usual, draft, "eval.every")  # without `eval_steps`, `logging_steps` counts
     elif steps is not None:
         draft.note(steps, "nothing is evaluated: `eval_strategy` is not set")
-    if evaluates is not None:
-        if boolean(evaluates) and (not draft.has("eval.every") or draft.settings["eval.every"].text == "never"):
-            draft.note(evaluates, "this key evaluates only after the run; nothing is evaluated during the run")
-            draft.warn(evaluates, "the evaluation after the run is dropped: a bundle evaluates only during training")
-        else:
-            draft.note(evaluates, "`eval_strategy` decides whether anything is evaluated")
+    if boolean(evaluates) and draft.value("eval.every") in ("", "never"):
+        draft.note(evaluates, "this key evaluates only after the run; nothing is evaluated during the run")
+        draft.warn(evaluates, "the evaluation after the run is dropped: a bundle evaluates only during training")
+    else:
+        draft.note(evaluates, "`eval_strategy` decides whether anything is evaluated")
 
 
 def patience(draft: Draft, entry: Entry | None) -> None:
     """Set the patience of early stopping: the run stops after this many evaluations without an improvement. An error if
     the run does not evaluate.
     """
-    often = draft.settings.get("eval.every")
     if draft.on(entry) is None:
         return
-    if often is None or often.text == "never":
+    if draft.value("eval.every") in ("", "never"):
         draft.error(entry, "nothing is evaluated, so early stopping has no effect")
     else:
         draft.setting("eval.patience", entry)
@@ -134,7 +131,7 @@ variables of these names.
 def tracker_names(draft: Draft, named: Entries) -> None:
     """Set the project and the run name of the trackers that `report_to` names."""
     entry = named.get("report_to")
-    reported = [] if entry is None else words(entry) or []
+    reported = words(entry) or []
     for key, (tracker, path) in TRACKER_NAMES.items():
         one = named.get(key)
         if one is not None and tracker != "wandb" and tracker not in reported:
@@ -147,8 +144,8 @@ def checkpointing(draft: Draft, named: Entries) -> None:
     """Set activation checkpointing from `gradient_checkpointing` and `gradient_checkpointing_kwargs`."""
     entry, kwargs = named.get("activation_checkpointing"), named.get("activation_checkpointing_kwargs")
     draft.setting("memory.checkpointing", entry)
-    stated = draft.settings.get("memory.checkpointing")
-    off = stated.text == "false" if stated else bool(draft.trl) and not _default(draft, "gradient_checkpointing")
+    stated = draft.value("memory.checkpointing")
+    off = stated == "false" if stated else bool(draft.trl) and not _default(draft, "gradient_checkpointing")
     if kwargs is None:
         return
     inside = kwargs.mapping.get("use_reentrant")
@@ -179,7 +176,7 @@ AcceleratorConfig.
 def accelerator(draft: Draft, named: Entries) -> None:
     """Import `accelerator_config`. A value that every bundle uses is irrelevant; any other value is an error."""
     entry = named.get("accelerator_config")
-    if entry is None or entry.empty:
+    if not is_stated(entry):
         return
     for name, one in entry.mapping.items():
         if name in ACCELERATOR and one.value in ACCELERATOR[name]:
@@ -195,13 +192,13 @@ def accelerator(draft: Draft, named: Entries) -> None:
 def packing(draft: Draft, named: Entries) -> None:
     """Set the packing of training rows and evaluation rows, and the packing strategy."""
     entry, strategy, again = named.get("packing"), named.get("packing_strategy"), named.get("eval_packing")
-    on = entry is not None and boolean(entry) is True
-    if entry is not None and draft.method == "sft":
+    on = boolean(entry) is True
+    if draft.method == "sft":
         draft.setting("batch.packing", entry)
-    elif entry is not None and not on:
-        draft.note(entry, f"it is off, and {draft.method} has no such setting")
-    elif entry is not None:
+    elif on:
         draft.error(entry, "only sft packs rows")
+    else:
+        draft.note(entry, f"it is off, and {draft.method} has no such setting")
     if strategy is not None:
         name = {"bfd-requeue": "bfd_split", "fixed": "wrapped", "bfd_requeue": "bfd_split"}.get(
             str(strategy.value), str(strategy.value)
@@ -228,26 +225,24 @@ def switches(draft: Draft, named: Entries) -> None:
     false`), and keys whose values have other names in xpc, such as `attn_implementation`.
     """
     only, resume = named.get("save_only_model"), named.get("resume_from_checkpoint")
-    if only is not None and not only.empty:
-        value = boolean(only)
-        if value is None:
-            draft.error(only, "the value must be true or false")
-        else:
-            draft.put("save.full_state", not value, only)
+    if boolean(only) is not None:
+        draft.put("save.full_state", not boolean(only), only)
+    elif is_stated(only):
+        draft.error(only, "the value must be true or false")
     if resume is not None:
         _resume(draft, resume)
     mean = named.get("average_tokens_across_devices")
-    if mean is not None and boolean(mean) is not None:
+    if boolean(mean) is not None:
         draft.put("batch.mean", "global_tokens" if boolean(mean) else "local_tokens", mean)
     order = named.get("shuffle_dataset")
-    if order is not None and not order.empty and METHODS[draft.method].grouped:
+    if is_stated(order) and METHODS[draft.method].grouped:
         draft.setting("data.shuffle", order)
-    elif order is not None:
+    else:
         draft.note(order, "`data.shuffle` shuffles the rows before training")
     if "group_by_length" in named:
         _grouped(draft, named["group_by_length"])
     older, attention = draft.on(named.get("use_flash_attention_2")), named.get("attn_implementation")
-    if older is not None and attention is not None and not attention.empty:
+    if older is not None and is_stated(attention):
         draft.note(older, "`attn_implementation` decides")
     elif older is not None:  # `use_flash_attention_2` is a key of older files of the alignment handbook
         draft.put("model.attn", "flash2", older)
@@ -312,7 +307,7 @@ def hub(draft: Draft, named: Entries) -> None:
         "hub_model_id": "save.hub.name", "hub_strategy": "save.hub.strategy", "hub_private_repo": "save.hub.private",
         "hub_revision": "save.hub.revision",
     }  # fmt: skip
-    if push is None or push.off:
+    if not is_on(push):
         for one in (push, *map(named.get, (*inside, "hub_always_push", "push_to_hub_organization"))):
             draft.note(one, "nothing is pushed: `push_to_hub` is not on")
         return
@@ -334,36 +329,34 @@ def precision(draft: Draft, why: str) -> None:
     """Set the precision if the file states neither bf16 nor fp16. It follows from the dtype of the weights:
     transformers computes with bf16 or fp16 weights in this dtype, even without mixed precision.
     """
-    dtype, stated = draft.settings.get("model.dtype"), draft.settings.get("precision")
-    if dtype is None or dtype.text == "fp32" or (stated is not None and stated.text != "fp32"):
+    dtype = draft.value("model.dtype")
+    if dtype in ("", "fp32") or draft.value("precision") not in ("", "fp32"):
         draft.default("precision", "fp32", why)
         return
-    if stated is not None and stated.entry is not None:
-        draft.warn(stated.entry, f"weights in {dtype.text} compute in {dtype.text} anyway, also in the spec")
-        draft.mark(stated.entry, MAPPED, f"precision = {dtype.text}")
-    draft.settings.pop("precision", None)
-    draft.put("precision", dtype.text, None, "the computation has the dtype of the weights")
+    stated = draft.take("precision")
+    if stated is not None:
+        draft.warn(stated, f"weights in {dtype} compute in {dtype} anyway, also in the spec")
+        draft.mark(stated, MAPPED, f"precision = {dtype}")
+    draft.put("precision", dtype, None, "the computation has the dtype of the weights")
 
 
 def follow(draft: Draft) -> None:
     """With packing and without flash attention, set `packing.isolate` to `mask`, so that an attention mask separates
     the documents.
     """
-    attention, packed = draft.settings.get("model.attn"), draft.settings.get("batch.packing")
-    apart = attention is not None and attention.text in ("flash2", "flash3")
-    if packed is None or packed.text != "true" or apart or stream(draft) or draft.has("batch.packing.isolate"):
+    apart = stream(draft) or draft.value("model.attn") in ("flash2", "flash3") or draft.has("batch.packing.isolate")
+    if draft.value("batch.packing") != "true" or apart:
         return
     draft.put("batch.packing.isolate", "mask", None, "without flash attention, a mask separates packed documents")
-    draft.warn(packed.entry, "without flash attention, packed documents attend to each other in a run of the imported "
-                "file, but not in a run of the spec")  # fmt: skip
+    why = "packed documents attend to each other in a run of the imported file, but not in a run of the spec"
+    draft.warn(draft.settings["batch.packing"].entry, f"without flash attention, {why}")
 
 
 def stream(draft: Draft) -> bool:
     """Whether the packing strategy is `wrapped`, which joins all texts and cuts them into rows, so that documents
     attend to each other.
     """
-    way = draft.settings.get("batch.packing.strategy")
-    return way is not None and way.text == "wrapped"
+    return draft.value("batch.packing.strategy") == "wrapped"
 
 
 def router(draft: Draft) -> None:

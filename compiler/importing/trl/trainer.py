@@ -7,7 +7,7 @@ The column `args` of the table of settings has the arguments of each setting.
 from __future__ import annotations
 
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer, number, words
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer, is_stated, number, words
 from xpc.compiler.importing.text.json import unfolded
 from xpc.compiler.importing.text.values import KEYS, RENAMES, optimizers
 from xpc.compiler.importing.trl import methods as online
@@ -104,17 +104,16 @@ def _stated(stack: Stack, method: str, name: str) -> object:
 
 def _length(draft: Draft, named: Entries) -> None:
     steps, epochs = named.get("max_steps"), named.get("num_train_epochs")
-    count = integer(steps) if steps is not None and not steps.empty else None
-    if steps is not None:
-        if steps.empty or (count is not None and count <= 0):
-            draft.note(steps, "it is not a positive number of steps, so the number of epochs decides")
-        elif count is None:
-            draft.error(steps, "the value must be a whole number")
-        else:
-            draft.put("train.steps", count, steps)
-    if epochs is not None and draft.has("train.steps"):
+    count = integer(steps)
+    if not is_stated(steps) or (count is not None and count <= 0):
+        draft.note(steps, "it is not a positive number of steps, so the number of epochs decides")
+    elif count is None:
+        draft.error(steps, "the value must be a whole number")
+    else:
+        draft.put("train.steps", count, steps)
+    if draft.has("train.steps"):
         draft.note(epochs, "the number of steps decides")
-    elif epochs is not None:
+    else:
         draft.setting("train.epochs", epochs)
 
 
@@ -146,11 +145,9 @@ def _optimizer(draft: Draft, named: Entries) -> None:
         else:
             draft.put("optimizer", name, entry)
     betas = [named.get("adam_beta1"), named.get("adam_beta2")]
-    given = [one for one in betas if one is not None and not one.empty]
+    given = [one for one in betas if is_stated(one)]
     if given:
-        values = [
-            number(one) if one is not None and not one.empty else usual for one, usual in zip(betas, (0.9, 0.999))
-        ]
+        values = [number(one) if is_stated(one) else usual for one, usual in zip(betas, (0.9, 0.999))]
         for one in given:
             if number(one) is None:
                 draft.error(one, "the value must be a number")
@@ -159,7 +156,7 @@ def _optimizer(draft: Draft, named: Entries) -> None:
             for one in given:
                 draft.put("optimizer.betas", tuple(values), one, why)
     modules = named.get("optim_target_modules")
-    if modules is not None and not modules.empty:
+    if is_stated(modules):
         names = words(modules)
         linear = names is not None and [one.lower() for one in names] in (["all-linear"], ["all"])
         draft.put("optimizer.targets", "all-linear" if linear else tuple(names or ()), modules)
