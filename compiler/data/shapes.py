@@ -166,14 +166,8 @@ def with_prompt(source: DataSource, prompt: str) -> tuple[DataSource, list[Diagn
     if need[0] == "prompt":
         context = source.context if source.wording else None
         return evolve(source, columns=(prompt, *(source.columns or need)[1:]), context=context), []
-    return source, [
-        report(
-            "XP124",
-            f"rows of {source.shape} have no prompt column",
-            source.label,
-            help="leave `prompt` out, or write a `format` that has one, such as `format = prompt_completion`",
-        )
-    ]
+    help = "leave `prompt` out, or write a `format` that has one, such as `format = prompt_completion`"
+    return source, [report("XP124", f"rows of {source.shape} have no prompt column", source.label, help=help)]
 
 
 def wrong_columns(source: DataSource, columns: tuple[object, ...]) -> list[Diagnostic]:
@@ -196,14 +190,9 @@ def wrong_columns(source: DataSource, columns: tuple[object, ...]) -> list[Diagn
     if not need or len(need) - less <= len(given) <= len(need) + more:
         return []
     listed = ", ".join((*need, "labels") if source.shape == "tokens" else need)
-    return [
-        report(
-            "XP124",
-            f"rows of {source.shape} have {len(need)} column{'s' * (len(need) > 1)}, but `columns` names {len(given)}",
-            source.label,
-            help=f"write `columns = [{listed}]` with the dataset's own names, or another `format`",
-        )
-    ]
+    message = f"rows of {source.shape} have {len(need)} column{'s' * (len(need) > 1)}, but `columns` names {len(given)}"
+    help = f"write `columns = [{listed}]` with the dataset's own names, or another `format`"
+    return [report("XP124", message, source.label, help=help)]
 
 
 def _not_alpaca(source: DataSource, given: int) -> Diagnostic:

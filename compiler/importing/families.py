@@ -95,15 +95,12 @@ def _attention(draft: Draft, family: Family, tool: str) -> None:
         return
     better = "flash2" if "flash2" in family.attention and written in FLASH else None
     best = better or ("sdpa" if "sdpa" in family.attention else "eager")
-    _replace(
-        draft,
-        "model.attn",
-        best,
-        f"{family.model_type} has no {written} on {draft.stack.name}",
-        "attn_implementation",
+    reason = f"{family.model_type} has no {written} on {draft.stack.name}"
+    difference = (
         f"{tool} runs {family.model_type} with {written}, for which {draft.stack.name} has no kernel; the spec "
-        f"computes the same by {best}",
+        f"computes the same by {best}"
     )
+    _replace(draft, "model.attn", best, reason, "attn_implementation", difference)
 
 
 def _packing(draft: Draft, family: Family | None, tool: str) -> None:
@@ -131,29 +128,20 @@ def _packing(draft: Draft, family: Family | None, tool: str) -> None:
     why = "among ranks that share a sequence" if parallel else "in models of this family"
     for path in [one for one in draft.settings if one.startswith("batch.packing.")]:
         del draft.settings[path]
-    _replace(
-        draft,
-        "batch.packing",
-        False,
-        f"packed documents would attend to each other {why}",
-        "sample_packing",
+    reason = f"packed documents would attend to each other {why}"
+    difference = (
         f"{tool} packs several rows into a sequence, and its own kernels keep them apart; the libraries of a bundle "
-        f"do not {why}, and the spec has one row per sequence: raise `micro` to train on as many tokens in a step",
+        f"do not {why}, and the spec has one row per sequence: raise `micro` to train on as many tokens in a step"
     )
+    _replace(draft, "batch.packing", False, reason, "sample_packing", difference)
 
 
 def _context(draft: Draft, tool: str) -> None:
     """Set the attention to sdpa under context parallelism, which works only with sdpa."""
     attn = draft.value("model.attn")
     if draft.has("strategy.context_parallel") and attn not in ("", "sdpa"):
-        _replace(
-            draft,
-            "model.attn",
-            "sdpa",
-            "context parallelism needs sdpa",
-            "attn_implementation",
-            f"{tool} computes context parallelism by {attn}; the spec computes the same by sdpa",
-        )
+        difference = f"{tool} computes context parallelism by {attn}; the spec computes the same by sdpa"
+        _replace(draft, "model.attn", "sdpa", "context parallelism needs sdpa", "attn_implementation", difference)
 
 
 def _kto_micro_batch(draft: Draft, tool: str) -> None:
@@ -184,15 +172,12 @@ def _offloaded_optimizer(draft: Draft) -> None:
     """
     written, offloads = draft.value("optimizer"), draft.value("strategy.offload") not in ("", "none")
     if offloads and draft.value("strategy").startswith("zero") and written not in ("", *CPU_OPTIMIZERS, *STAY):
-        _replace(
-            draft,
-            "optimizer",
-            "adamw",
-            "accelerate replaces an offloaded optimizer by AdamW",
-            "optimizer",
+        why = "accelerate replaces an offloaded optimizer by AdamW"
+        difference = (
             f"accelerate replaces {written} by DeepSpeed's CPU Adam, which adds weight decay to the gradient; "
-            "the spec has adamw, which applies weight decay to the weights",
+            "the spec has adamw, which applies weight decay to the weights"
         )
+        _replace(draft, "optimizer", "adamw", why, "optimizer", difference)
 
 
 def _dropout(draft: Draft, family: Family, tool: str) -> None:
@@ -206,14 +191,8 @@ def _dropout(draft: Draft, family: Family, tool: str) -> None:
         one.strip().strip('"') for one in targets.strip("[]").split(",")
     )  # fmt: skip
     if adapted(draft.stack, family.model_type, names) or draft.has("lora.parameters"):
-        _replace(
-            draft,
-            "lora.dropout",
-            0.0,
-            "adapters of experts have no dropout",
-            "lora_dropout",
-            f"{tool} has a dropout of {written} in every adapter except those of experts; the spec has none",
-        )
+        difference = f"{tool} has a dropout of {written} in every adapter except those of experts; the spec has none"
+        _replace(draft, "lora.dropout", 0.0, "adapters of experts have no dropout", "lora_dropout", difference)
 
 
 def _remote_code(draft: Draft, family: Family, tool: str) -> None:
@@ -223,15 +202,12 @@ def _remote_code(draft: Draft, family: Family, tool: str) -> None:
     known = draft.has("model.revision") or registry.find_model(draft.model) is not None
     if draft.value("model.trust_remote_code") != "true" or known:
         return
-    _replace(
-        draft,
-        "model.trust_remote_code",
-        False,
-        f"transformers has {family.model_type}",
-        "trust_remote_code",
+    why = f"transformers has {family.model_type}"
+    difference = (
         f"{tool} runs code that comes with the model, at no fixed commit; the spec runs the {family.model_type} of "
-        "transformers (`model(trust_remote_code)` with a `revision` of 40 digits runs the model's own code)",
+        "transformers (`model(trust_remote_code)` with a `revision` of 40 digits runs the model's own code)"
     )
+    _replace(draft, "model.trust_remote_code", False, why, "trust_remote_code", difference)
 
 
 def resumed_adapters(draft: Draft, tool: str, resumes: bool = False) -> None:
@@ -262,23 +238,17 @@ def trained_dtype(draft: Draft, tool: str) -> None:
     complete = draft.has("lora.modules_to_save") or not any(map(draft.has, ADAPTERS))
     computed = draft.value("precision").partition(" ")[0] or "fp16"
     if dtype == "fp16" and complete and strategy in ("", "ddp"):
-        _replace(
-            draft,
-            "model.dtype",
-            "fp32",
-            "fp16 weights cannot be trained without a copy in fp32",
-            "torch_dtype",
+        why = "fp16 weights cannot be trained without a copy in fp32"
+        difference = (
             f"{tool} trains fp16 weights, whose gradients no scaler accepts; the spec keeps the weights in fp32 and "
-            f"computes in {computed}",
+            f"computes in {computed}"
         )
+        _replace(draft, "model.dtype", "fp32", why, "torch_dtype", difference)
         return
     if dtype == "bf16" and lr and float(lr) <= 1e-5 and strategy == "ddp" and not any(map(draft.has, ADAPTERS)):
-        _replace(
-            draft,
-            "model.dtype",
-            "fp32",
-            "at this learning rate, bf16 weights lose most updates",
-            "torch_dtype",
+        why = "at this learning rate, bf16 weights lose most updates"
+        difference = (
             f"{tool} trains bf16 weights, which lose most updates at this learning rate; the spec keeps them "
-            "in fp32 and computes in bf16",
+            "in fp32 and computes in bf16"
         )
+        _replace(draft, "model.dtype", "fp32", why, "torch_dtype", difference)

@@ -21,11 +21,8 @@ def share_out(
     each = [1 / count] * count if shares is None else [*shares]
     total = sum(one or 0.0 for one in each)
     if len(each) != count or not all(each) or abs(total - 1) > 0.0005:
-        draft.error(
-            stated or entry,
-            f"the value must be {count} probabilities, one for each dataset, whose sum is 1",
-            "write a number for each dataset",
-        )
+        why = f"the value must be {count} probabilities, one for each dataset, whose sum is 1"
+        draft.error(stated or entry, why, "write a number for each dataset")
         return False
     draft.sources = [evolve(one, share=share) for one, share in zip(draft.sources, each, strict=True)]
     draft.put("data.exhausted", end, entry)

@@ -47,11 +47,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--set", dest="sets", action="append", default=[], metavar="NAME=VALUE",
         help="the value of a shell script's variable, or of an argument of a Python script",
     )  # fmt: skip
-    parser.add_argument(
-        "--pick",
-        metavar="N",
-        help="the number of the training command of a script; `all` with -o writes a spec for each",
-    )
+    help = "the number of the training command of a script; `all` with -o writes a spec for each"
+    parser.add_argument("--pick", metavar="N", help=help)
     parser.add_argument("--trl", metavar="VERSION", help="the version of TRL for which FILE was written, such as 0.22")
     parser.add_argument(
         "--partial", action="store_true",

@@ -192,9 +192,5 @@ def _across(found: Sequence[Member], grid: Grid) -> Iterator[Diagnostic]:
             twins.append((seen[run], name))
     if twins:
         more = f", and {len(twins) - 1} more pairs" if len(twins) > 1 else ""
-        yield report(
-            "XP884",
-            f"{twins[0][0]} and {twins[0][1]} are the same run{more}",
-            location,
-            help="leave out one of the two values: they mean the same",
-        )
+        message = f"{twins[0][0]} and {twins[0][1]} are the same run{more}"
+        yield report("XP884", message, location, help="leave out one of the two values: they mean the same")

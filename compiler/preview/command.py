@@ -40,20 +40,13 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     rows.add_argument("--longest", action="store_true", help="the longest rows; every row is read")
     rows.add_argument("--cut", action="store_true", help="rows that are cut off; every row is read")
     rows.add_argument("--order", action="store_true", help="the rows of the first N steps, and what is packed together")
-    add(
-        "--rows",
-        type=_rows,
-        metavar="N|all",
-        help="count over the first N rows of each source, or over all; `all` downloads complete datasets of the hub",
-    )
+    help = "count over the first N rows of each source, or over all; `all` downloads complete datasets of the hub"
+    add("--rows", type=_rows, metavar="N|all", help=help)
     add("-n", type=_positive, default=3, metavar="N", help="rows of each source (default: 3)")
     add("--member", metavar="NAME", help="the run of a sweep, by its name or number (default: the first)")
     add("--tokens", action="store_true", help="print each token with its id")
-    add(
-        "--rewards",
-        action="store_true",
-        help="call the reward functions and tools with the rows, which executes their code",
-    )
+    help = "call the reward functions and tools with the rows, which executes their code"
+    add("--rewards", action="store_true", help=help)
     add("--html", metavar="FILE", help="write the rows as a page, too")
     add("--golden", metavar="FILE", help="compare with this file; it is written if it does not exist")
     add("--update", action="store_true", help="write the golden file again")

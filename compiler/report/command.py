@@ -28,11 +28,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("folders", nargs="+", metavar="DIR", help="the output folder of a run, a bundle, or a sweep")
     parser.add_argument("--bundle", metavar="DIR", help="the bundle of the run, if the report does not find it")
     parser.add_argument("--html", metavar="FILE", help="write the report to FILE, as an HTML page with curves")
-    parser.add_argument(
-        "--format",
-        choices=tuple(FORMATS),
-        help="format of the printed report (default: text, but with --html nothing is printed)",
-    )
+    help = "format of the printed report (default: text, but with --html nothing is printed)"
+    parser.add_argument("--format", choices=tuple(FORMATS), help=help)
     parser.add_argument("--json", dest="format", action="store_const", const="json", help="the same as --format json")
     return parser.parse_args(list(arguments))
 

@@ -159,11 +159,8 @@ def _utilisation(run: RunRecord | None, one: BundleRecord | None) -> Row:
     if part is not None:
         return evolve(row, actual=share(part))
     if speed is not None:
-        row = evolve(
-            row,
-            actual=f"{speed / 1e12:.3g} TFLOP/s of a process",
-            why="the peak of this device in TFLOP/s is not known",
-        )
+        why = "the peak of this device in TFLOP/s is not known"
+        row = evolve(row, actual=f"{speed / 1e12:.3g} TFLOP/s of a process", why=why)
     elif run.tokens is None:
         row = evolve(row, actual="unknown", why="this trainer counts no tokens")
     return row

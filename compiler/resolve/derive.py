@@ -138,11 +138,8 @@ class Derivation(OpenSpec):
         if path == "memory.checkpointing":
             state, typed = ("turns it on", "checkpointing") if value else ("leaves it off", "checkpointing = false")
             if not value or self._is_noted():
-                self.note(
-                    path,
-                    f"the spec states no checkpointing: xpc {state}, {why}",
-                    f"`memory({typed})` states this choice",
-                )
+                reason = f"the spec states no checkpointing: xpc {state}, {why}"
+                self.note(path, reason, f"`memory({typed})` states this choice")
         else:
             self.note(
                 path, f"the spec states no strategy: xpc takes {value}, {why}", f"`strategy {value}` states this choice"
@@ -223,11 +220,8 @@ class Derivation(OpenSpec):
             return
         self.set("strategy", "ddp", "the model fits on one GPU without sharding", DEFAULT)
         if self.hardware.world > 1:
-            self.note(
-                "strategy",
-                f"the spec states no strategy: xpc takes ddp on {self.hardware.world} processes",
-                "`with zero2`, `zero3` or `fsdp` shards the model states",
-            )
+            why = f"the spec states no strategy: xpc takes ddp on {self.hardware.world} processes"
+            self.note("strategy", why, "`with zero2`, `zero3` or `fsdp` shards the model states")
 
     def _precision(self) -> None:
         if self.get("precision") is not None:
@@ -289,11 +283,8 @@ class Derivation(OpenSpec):
             longer = "longer rows are dropped, and the run counts them"
         else:
             longer = "longer rows are cut" + ("" if cut == "uncounted" else ", and the run counts them")
-        self.note(
-            "batch.seq",
-            f"the spec states no longest sequence: xpc takes seq={seq}; {longer}",
-            f"`seq={seq}` states this choice",
-        )
+        reason = f"the spec states no longest sequence: xpc takes seq={seq}; {longer}"
+        self.note("batch.seq", reason, f"`seq={seq}` states this choice")
 
     def _workers(self) -> None:
         """Set the number of tokenizing processes to two per GPU of a node, if a single process would make the GPUs wait
@@ -308,11 +299,8 @@ class Derivation(OpenSpec):
         why = f"one process would take {rows / ROWS_A_SECOND / 60:,.0f} minutes for {rows:,} rows, while the GPUs wait"
         self.set("data.workers", workers, why)
         if self._is_noted():
-            self.note(
-                "data.workers",
-                f"the spec states no `workers`: {workers} processes tokenize; {why}",
-                f"`data(workers={workers})` states this choice",
-            )
+            reason = f"the spec states no `workers`: {workers} processes tokenize; {why}"
+            self.note("data.workers", reason, f"`data(workers={workers})` states this choice")
 
     def _hub(self) -> None:
         """Set the defaults of a run that pushes to the hub: the name of the repository (by transformers' rule), and
@@ -327,11 +315,8 @@ class Derivation(OpenSpec):
     def _rest(self) -> None:
         if "save" not in self.values:
             self.set("save", f"out/{self.stem}", "from the name of the spec", DEFAULT)
-            self.note(
-                "save",
-                f'the spec has no `save`: the run is written to "out/{self.stem}"',
-                f'`save "out/{self.stem}"` states this choice',
-            )
+            why = f'the spec has no `save`: the run is written to "out/{self.stem}"'
+            self.note("save", why, f'`save "out/{self.stem}"` states this choice')
         if self.flag("save.hub"):
             self._hub()
         if "train.epochs" not in self.values and "train.steps" not in self.values:

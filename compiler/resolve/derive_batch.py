@@ -69,11 +69,8 @@ def _derived_micro(of: OpenSpec, gbs: int, world: int, planned: Micro | None) ->
     chosen = planned or largest_micro(_memory_inputs(of), gbs // world)
     of.set("batch.micro", chosen.value, chosen.why)
     if gbs % world == 0:
-        of.note(
-            "batch.micro",
-            f"the spec states no micro-batch: xpc takes micro={chosen.value}, {chosen.why}",
-            f"`micro={chosen.value}` states this choice",
-        )
+        why = f"the spec states no micro-batch: xpc takes micro={chosen.value}, {chosen.why}"
+        of.note("batch.micro", why, f"`micro={chosen.value}` states this choice")
     return chosen.value
 
 

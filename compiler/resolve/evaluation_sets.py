@@ -44,13 +44,9 @@ class Sets:
         for one in sets:
             first = seen.setdefault(one.name, one)
             if first is not one:
-                self.problems.report(
-                    "XP103",
-                    f"two evaluation sets would be called `{one.name}`",
-                    one.label,
-                    related=(first.label,),
-                    help=f"put one of the two sets into a block, `data {one.name}_2 {{`, and name the block here",
-                )
+                message = f"two evaluation sets would be called `{one.name}`"
+                help = f"put one of the two sets into a block, `data {one.name}_2 {{`, and name the block here"
+                self.problems.report("XP103", message, one.label, related=(first.label,), help=help)
         names = tuple(one.name for one in sets)
         self.values["eval.data"] = Value(names if isinstance(node, List) else names[0], value.origin)
         for source in (part for one in sets for whole in one.sources for part in (whole, *whole.parts)):

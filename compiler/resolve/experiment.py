@@ -225,13 +225,8 @@ class _Resolver:
         loaded = self.loaded
         if loaded.file.edition is None and (loaded.file.statements or loaded.file.extends is not None):
             edit = Edit(self._top().span, "xpc 1\n\n")
-            self.problems.report(
-                "XP125",
-                "the spec does not say its edition",
-                self._top(),
-                help="write `xpc 1` on the first line",
-                edits=(edit,),
-            )
+            message = "the spec does not say its edition"
+            self.problems.report("XP125", message, self._top(), help="write `xpc 1` on the first line", edits=(edit,))
 
     def _target(self) -> Stack:
         written = self.values.get("target")

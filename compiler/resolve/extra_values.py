@@ -44,12 +44,8 @@ def _value(
     value = plain_value(item.node)
     wrong = plain_text(value) if isinstance(value, str) else None
     if value is None or wrong:
-        problems.report(
-            "XP104",
-            f"`{path}` cannot be passed to {library}: {wrong or 'its value has another form'}",
-            item.label,
-            help="write a number, a quoted text, true, false or a list",
-        )
+        message = f"`{path}` cannot be passed to {library}: {wrong or 'its value has another form'}"
+        problems.report("XP104", message, item.label, help="write a number, a quoted text, true, false or a list")
         return None
     expected = extras.wrong_value(stack, library, path, value, method)
     if expected is not None:

@@ -27,12 +27,9 @@ def find_hardware(loaded: MergedSpec, values: dict[Path, Value], model: Model, p
     value = values.pop("hardware", None)
     if value is None:
         if "hardware" not in loaded.items:
-            problems.report(
-                "XP190",
-                f"the spec states no hardware, so {DEFAULT_GPUS} x {DEFAULT_GPU} is assumed",
-                model.label,
-                help=f"`hardware {DEFAULT_GPUS} x {DEFAULT_GPU}` states this choice",
-            )
+            message = f"the spec states no hardware, so {DEFAULT_GPUS} x {DEFAULT_GPU} is assumed"
+            help_ = f"`hardware {DEFAULT_GPUS} x {DEFAULT_GPU}` states this choice"
+            problems.report("XP190", message, model.label, help=help_)
         values["hardware"] = Value(f"{DEFAULT_GPUS} x {DEFAULT_GPU}", Origin(DEFAULT))
         return Hardware(registry.find_gpu(DEFAULT_GPU), DEFAULT_GPUS, nodes)
     node, label = value.value, value.origin.label
@@ -69,11 +66,7 @@ def find_hardware(loaded: MergedSpec, values: dict[Path, Value], model: Model, p
 def _count(node: Number, label: Label | None, problems: Problems) -> int:
     if node.unit or not isinstance(node.value, int) or not 1 <= node.value <= MAX_PROCESSES:
         location = None if label is None else Label(label.source, node.span)
-        problems.report(
-            "XP107",
-            "the number of processes is out of range",
-            location,
-            help=f"write a whole number from 1 to {MAX_PROCESSES}",
-        )
+        message = "the number of processes is out of range"
+        problems.report("XP107", message, location, help=f"write a whole number from 1 to {MAX_PROCESSES}")
         return 1
     return node.value

@@ -163,12 +163,8 @@ class MethodCheck:
                 self._unknown("method.loss", _location(item, node), one.name, known)
                 self.values.pop("method.loss", None)
         if not METHODS[method].weighs_losses and (len(written) > 1 or written[0].weight is not None):
-            self.problems.report(
-                "XP104",
-                f"{method} takes one loss, without a weight",
-                value.origin.label,
-                help=f"write `loss = {written[0].name[:60]}`",
-            )
+            message = f"{method} takes one loss, without a weight"
+            self.problems.report("XP104", message, value.origin.label, help=f"write `loss = {written[0].name[:60]}`")
             self.values.pop("method.loss", None)
 
     def _rewards(self, value: Value) -> None:

@@ -382,18 +382,10 @@ def _untrainable(name: str, config: Mapping[str, object], label: Label) -> Diagn
 
 
 def _encoder_decoder(name: str, family: str, label: Label) -> Diagnostic:
-    return report(
-        "XP128",
-        f"`{name[:80]}` is a {family} model, with an encoder: xpc trains models without an encoder only",
-        label,
-        help="write a causal language model, such as `qwen2.5-3b`",
-    )
+    message = f"`{name[:80]}` is a {family} model, with an encoder: xpc trains models without an encoder only"
+    return report("XP128", message, label, help="write a causal language model, such as `qwen2.5-3b`")
 
 
 def _multimodal(name: str, why: str, label: Label) -> Diagnostic:
-    return report(
-        "XP130",
-        f"`{name[:80]}` {why}, but xpc trains only text models and Qwen2.5-VL",
-        label,
-        help="write a language model, such as `qwen2.5-3b`, or `qwen2.5-vl-3b-instruct` for rows with images",
-    )
+    help = "write a language model, such as `qwen2.5-3b`, or `qwen2.5-vl-3b-instruct` for rows with images"
+    return report("XP130", f"`{name[:80]}` {why}, but xpc trains only text models and Qwen2.5-VL", label, help=help)

@@ -62,13 +62,8 @@ def _rows(loaded: MergedSpec, data: Ref | String, label: Label, problems: Proble
             pass  # no error: an extended spec has the block, and this spec's `train` line names other data
         elif title != "data" and not named:
             written = header.slice(data.span)
-            problems.report(
-                "XP119",
-                f"nothing reads the data block `{title[:60]}`",
-                block,
-                related=(label,),
-                help=f"name the block `{written[:60]}`, or write `on {title[:60]}`",
-            )
+            help = f"name the block `{written[:60]}`, or write `on {title[:60]}`"
+            problems.report("XP119", f"nothing reads the data block `{title[:60]}`", block, related=(label,), help=help)
             explained = True
         elif loaded.rows:
             rows = loaded.rows
@@ -86,12 +81,8 @@ def report_no_source(block: Label, known: Sequence[Diagnostic], problems: Proble
     settings = [one.primary for one in known if one.code == "XP101" and one.primary is not None]
     if any(one.source is block.source and block.span.end <= one.span.start < end for one in settings):
         return
-    problems.report(
-        "XP110",
-        f"the data block `{block.typed[:60]}` names no source",
-        block,
-        help="write a source on a line of the block: a registered name, `org/name` or a quoted file",
-    )
+    help = "write a source on a line of the block: a registered name, `org/name` or a quoted file"
+    problems.report("XP110", f"the data block `{block.typed[:60]}` names no source", block, help=help)
 
 
 def _reading(values: Mapping[Path, Value], workspace: Workspace, several: bool) -> Reading:

@@ -176,10 +176,8 @@ def _parameters(spec: Spec) -> Iterator[tuple[str, Quantity]]:
     assert facts is not None  # load_of raises UnknownMemory for a model whose sizes (`facts`) are unknown
     trained = round(load.trained if load.adapters is None else load.adapters.params)
     if trained and facts.params:
-        yield (
-            "trained parameters",
-            Quantity(_count(trained), trained, f"{100 * trained / facts.params:.3g}% of the model"),
-        )
+        why = f"{100 * trained / facts.params:.3g}% of the model"
+        yield "trained parameters", Quantity(_count(trained), trained, why)
 
 
 def _evaluations(spec: Spec, planned: Plan) -> Iterator[tuple[str, Quantity]]:

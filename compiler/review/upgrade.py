@@ -142,11 +142,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("file", metavar="FILE", help="a spec, or - for standard input")
     parser.add_argument("--target", choices=stacks.names(), default=stacks.DEFAULT, help="the stack to move to")
-    parser.add_argument(
-        "--write",
-        action="store_true",
-        help="change the spec to that stack, and write into it the current values that would change",
-    )
+    help = "change the spec to that stack, and write into it the current values that would change"
+    parser.add_argument("--write", action="store_true", help=help)
     return parser.parse_args(list(arguments))
 
 

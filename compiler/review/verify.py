@@ -52,12 +52,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = ArgumentParser(
         "xpc verify", description="Check that a bundle is what its own spec compiles to.", epilog=EPILOG
     )
-    parser.add_argument(
-        "folders",
-        metavar="DIR",
-        nargs="*",
-        help="a bundle, the folder of a sweep, or any file of a bundle; with --all a folder (the working directory)",
-    )
+    help = "a bundle, the folder of a sweep, or any file of a bundle; with --all a folder (the working directory)"
+    parser.add_argument("folders", metavar="DIR", nargs="*", help=help)
     parser.add_argument("--env", action="store_true", help="compare the installed packages with the bundle's pins")
     parser.add_argument("--spec", metavar="SPEC", help="also compare the bundle with what this spec compiles to now")
     parser.add_argument("--run", metavar="OUT", help="compare the finished run in this folder with the bundle")

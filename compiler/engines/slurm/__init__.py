@@ -81,12 +81,9 @@ class Slurm(Engine):
         """
         shapes = {(one.hardware.nodes, one.text("hardware"), one.asks_server, requeues(one)) for one in members}
         if len(shapes) > 1:
-            yield report(
-                "XP887",
-                "the members need different machines, but a Slurm array has the same machines for all its tasks",
-                evolve(machines, text=f"{len(shapes)} kinds of machines"),
-                help="write one spec for each kind of machine; the specs share the rest with `extends`",
-            )
+            message = "the members need different machines, but a Slurm array has the same machines for all its tasks"
+            help = "write one spec for each kind of machine; the specs share the rest with `extends`"
+            yield report("XP887", message, evolve(machines, text=f"{len(shapes)} kinds of machines"), help=help)
         elif len(members) > LARGEST_ARRAY:
             yield report(
                 "XP888",

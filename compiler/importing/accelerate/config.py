@@ -156,11 +156,8 @@ def _dynamo(draft: Draft, entry: Entry, block: Entry) -> None:
     elif word != "INDUCTOR" or not draft.keep_in_extra(
         "trl", "torch_compile", Entry(entry.key, True, entry.file, entry.line)
     ):
-        draft.error(
-            entry,
-            "a bundle compiles a model only with the backend inductor",
-            "write `dynamo_backend: INDUCTOR` or `NO`",
-        )
+        why = "a bundle compiles a model only with the backend inductor"
+        draft.error(entry, why, "write `dynamo_backend: INDUCTOR` or `NO`")
 
 
 def _mixed(draft: Draft, entry: Entry) -> None:
@@ -183,10 +180,8 @@ def _mixed(draft: Draft, entry: Entry) -> None:
         draft.put("precision", "fp32", entry)
     else:
         if decided is not None and decided.entry is not None:
-            draft.warn(
-                entry,
-                f"this key decides the precision, because {decided.entry.location} turns on neither bf16 nor fp16",
-            )
+            reason = f"this key decides the precision, because {decided.entry.location} turns on neither bf16 nor fp16"
+            draft.warn(entry, reason)
             draft.mark(decided.entry, "irrelevant", why="accelerate's file decides")
             del draft.settings["precision"]
         draft.put("precision", word, entry)

@@ -131,11 +131,8 @@ def _report_turns(draft: Draft, marks: TrainedTurns, entry: Entry) -> None:
     if marks.roles != EVERYONE:
         draft.error(entry, "a bundle can train on these turns only with the templates chatml, llama3 and gemma")
     else:
-        draft.differs(
-            "train_on_inputs",
-            "axolotl trains on the text and the end of every turn; the spec also on the template's text around them",
-            entry,
-        )
+        why = "axolotl trains on the text and the end of every turn; the spec also on the template's text around them"
+        draft.differs("train_on_inputs", why, entry)
 
 
 def _renders(draft: Draft) -> bool:

@@ -120,11 +120,8 @@ def _source(draft: Draft, entry: Entry, raw: bool, named: Entries) -> None:
         draft.drop("data_files", why, files)
     shards = table.get("shards")
     if len(names) > 1 and is_on(shards):
-        draft.error(
-            shards,
-            "a spec can take a part of one file, not of several files together",
-            "write these rows to a file, and name it by `--data`",
-        )
+        reason = "a spec can take a part of one file, not of several files together"
+        draft.error(shards, reason, "write these rows to a file, and name it by `--data`")
     each = [corpus.source(draft, name, table.get("name"), table.get("split")) for name in names]
     shape, columns = _shape(draft, table, word, kind or entry)
     if kind is not None and not draft.handled(kind):
@@ -170,11 +167,8 @@ def _shape(draft: Draft, table: Entries, word: str, location: Entry) -> tuple[st
     if draft.method == "kto":
         return "unpaired", _unpaired(draft, word, location)
     if METHODS[draft.method].generates:
-        draft.warn(
-            location,
-            "the rows are read unchanged: the column `prompt` is the prompt",
-            "`data(prompt=COLUMN)` names another",
-        )
+        why = "the rows are read unchanged: the column `prompt` is the prompt"
+        draft.warn(location, why, "`data(prompt=COLUMN)` names another")
         return "prompt", ()
     if word in ("completion", "pretrain") or word.startswith("completion"):
         name = text(field) or "text"
@@ -190,11 +184,8 @@ def _shape(draft: Draft, table: Entries, word: str, location: Entry) -> tuple[st
     if prompted is not None:
         return "prompt_completion", prompted
     if not word or (location.key.endswith("type") and location.empty):
-        draft.warn(
-            location,
-            "without a `type`, axolotl expects tokenized rows: `input_ids`, `attention_mask` and `labels`",
-            "if the rows are text, write their `type`, or name a local file by `--data`",
-        )
+        why = "without a `type`, axolotl expects tokenized rows: `input_ids`, `attention_mask` and `labels`"
+        draft.warn(location, why, "if the rows are text, write their `type`, or name a local file by `--data`")
         return "tokens", ()
     _unknown_type(draft, word, location)
     return "", ()
@@ -210,11 +201,8 @@ def _unknown_type(draft: Draft, word: str, location: Entry) -> None:
             "before it as `prompt`, and name the new rows by `--data`",
         )
     elif word.partition(".")[0] in INSTRUCTION or word.partition(":")[0] in INSTRUCTION:
-        draft.error(
-            location,
-            "axolotl adds its own text around the columns, which a spec cannot do",
-            "write that text into rows with `prompt` and `completion`, and pass the file of these rows with `--data`",
-        )
+        help = "write that text into rows with `prompt` and `completion`, and pass the file of these rows with `--data`"
+        draft.error(location, "axolotl adds its own text around the columns, which a spec cannot do", help)
     else:
         why = f"axolotl {axolotl_keys.VERSION} has no type `{word[:40]}`, and an import runs no custom module"
         draft.error(location, why, "known types are chat_template, completion and alpaca")
@@ -237,11 +225,8 @@ def _messages(draft: Draft, table: Entries, older: bool, location: Entry) -> str
     more = table.get("message_property_mappings")
     for key, one in ({} if more is None else more.mapping).items():
         if key not in ("role", "content") and not (key in ("tool_calls", "name") and text(one) == key):
-            draft.differs(
-                "message_property_mappings",
-                f"axolotl passes a message's `{key}` to the chat template; a run of the spec does not",
-                one,
-            )
+            why = f"axolotl passes a message's `{key}` to the chat template; a run of the spec does not"
+            draft.differs("message_property_mappings", why, one)
     speakers(draft, table.get("roles"), shape or "messages")
     return shape or "messages"
 
@@ -316,11 +301,8 @@ def _pair(draft: Draft, word: str, location: Entry, messages: Entry | None, chos
     if word.startswith("chat_template") or messages is not None:
         return (text(messages) or "messages", one or "chosen", two or "rejected")
     if last not in ("default", "chatml", "llama3", ""):
-        draft.error(
-            location,
-            f"xpc does not know the type `{word[:40]}` of preference pairs",
-            "write the rows as `prompt`, `chosen` and `rejected`",
-        )
+        why = f"xpc does not know the type `{word[:40]}` of preference pairs"
+        draft.error(location, why, "write the rows as `prompt`, `chosen` and `rejected`")
     if head or last in ("chatml", "llama3"):
         draft.warn(location, "the question is taken from the column `prompt`")
     return (one or "chosen", two or "rejected") if (one or two) else ()

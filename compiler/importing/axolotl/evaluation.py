@@ -43,11 +43,8 @@ def _test_sets(draft: Draft, entry: Entry | None, listed: Entry | None) -> None:
     if refs:
         draft.raw("eval.data", f"[{', '.join(refs)}]" if len(refs) > 1 else refs[0], entry)
     if len(refs) > 1:
-        draft.differs(
-            "test_datasets",
-            "axolotl evaluates on all test sets together; the spec evaluates on each one separately",
-            entry,
-        )
+        why = "axolotl evaluates on all test sets together; the spec evaluates on each one separately"
+        draft.differs("test_datasets", why, entry)
 
 
 def _shown(table: Entries, key: str) -> object:

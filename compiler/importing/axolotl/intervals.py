@@ -125,10 +125,8 @@ def warmup(draft: Draft, named: Entries) -> None:
         draft.default("schedule.warmup", Amount("count", 2 if steps == 1 else steps), "not set: axolotl's default")
     elif written is None:
         draft.default("schedule.warmup", Amount("share", 0.03), "not set: axolotl's default")
-        draft.differs(
-            "warmup_steps",
-            "by default, axolotl warms up for 3 % of the run but at most 100 steps; the spec always warms up for 3 %",
-        )
+        why = "by default, axolotl warms up for 3 % of the run but at most 100 steps; the spec always warms up for 3 %"
+        draft.differs("warmup_steps", why)
     elif written.text == "1" and written.entry is not None:
         draft.settings.pop("schedule.warmup")
         draft.put(
@@ -137,9 +135,5 @@ def warmup(draft: Draft, named: Entries) -> None:
     elif written.text.endswith("%") and length is not None:
         steps = int(float(written.text[:-1]) / 100 * length)
         draft.settings.pop("schedule.warmup")
-        draft.put(
-            "schedule.warmup",
-            Amount("count", 2 if steps == 1 else steps),
-            written.entry,
-            "rounded down, as axolotl does",
-        )
+        why = "rounded down, as axolotl does"
+        draft.put("schedule.warmup", Amount("count", 2 if steps == 1 else steps), written.entry, why)

@@ -33,11 +33,8 @@ def known(draft: Draft, entries: Entries, of: str = "") -> Entries:
 
             near = typo_of(key, all_names)
             draft.note(entry, f"axolotl {VERSION} knows no such key")
-            draft.warn(
-                entry,
-                f"axolotl {VERSION} knows no such key and ignores it",
-                f"did you mean `{near}`?" if near else "",
-            )
+            why = f"axolotl {VERSION} knows no such key and ignores it"
+            draft.warn(entry, why, f"did you mean `{near}`?" if near else "")
     return {key: entry for key, entry in entries.items() if key in all_names}
 
 

@@ -181,20 +181,14 @@ def _model(draft: Draft, named: Entries) -> None:
         elif path is not None:
             draft.setting(path, one)
         else:
-            draft.reserve(
-                one,
-                f"special_tokens.{key}: {text(one)}",
-                "of a tokenizer's special tokens, a spec sets only eos and pad",
-            )
+            why = f"special_tokens.{key}: {text(one)}"
+            draft.reserve(one, why, "of a tokenizer's special tokens, a spec sets only eos and pad")
 
 
 def _xformers(draft: Draft, entry: Entry | None) -> None:
     draft.put("model.attn", "sdpa", entry)
-    draft.differs(
-        "attn_implementation",
-        "axolotl computes attention with xformers; the spec uses sdpa, with the same result",
-        entry,
-    )
+    why = "axolotl computes attention with xformers; the spec uses sdpa, with the same result"
+    draft.differs("attn_implementation", why, entry)
 
 
 def _sharding(draft: Draft, named: Entries, overrides: Overrides, found: Machines) -> None:

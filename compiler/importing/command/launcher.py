@@ -93,8 +93,5 @@ def _launch_file(draft: Draft, named: Entry | None, launch: Entries | None) -> N
     elif named.unset:
         draft.error(named, f"the script does not set {named.unset}", "`--accelerate FILE` names the file")
     elif not sharding.stage_of_name(draft, named, text(named) or "", "accelerate"):
-        draft.error(
-            named,
-            "the file does not exist, so the import does not know how weights and states are sharded",
-            "`--accelerate FILE` names the file",
-        )
+        why = "the file does not exist, so the import does not know how weights and states are sharded"
+        draft.error(named, why, "`--accelerate FILE` names the file")

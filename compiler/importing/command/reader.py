@@ -99,11 +99,8 @@ def _sweep(draft: Draft, name: str, values: Sequence[str], at: int, source: Sour
             if path not in NAMING and path not in ("hardware", "nodes"):
                 changed.setdefault(path, []).append(written.text)
         if member.sources != draft.sources:
-            draft.error(
-                Entry(f"${name}", " ".join(values), source.name, 0),
-                "all runs of a sweep have the same data, but this loop changes the data",
-                f"`--set {name}=VALUE` takes one",
-            )
+            why = "all runs of a sweep have the same data, but this loop changes the data"
+            draft.error(Entry(f"${name}", " ".join(values), source.name, 0), why, f"`--set {name}=VALUE` takes one")
             return
     swept = {path: texts for path, texts in changed.items() if len(texts) == len(values) and len(set(texts)) > 1}
     for path, texts in swept.items():

@@ -135,10 +135,8 @@ def streamed(draft: Draft, packs: bool) -> None:
             "token before each text",
         )
         return
-    draft.differs(
-        "tokenizer",
-        "LLaMA-Factory writes no bos token (such as <s>) before a text; the spec does if the tokenizer has one",
-    )
+    why = "LLaMA-Factory writes no bos token (such as <s>) before a text; the spec does if the tokenizer has one"
+    draft.differs("tokenizer", why)
     # drop the difference in packing that `families.nearest` may have reported: pretraining packs texts as one stream
     dropped = draft.differences.pop("sample_packing", None)
     draft.messages = [one for one in draft.messages if dropped is None or dropped not in one.text]

@@ -170,11 +170,8 @@ def _precision(draft: Draft, named: Entries, stated_method: str | None) -> None:
     usual = "bf16" if second and half is None else "fp32"
     draft.default("precision", usual, "not set: LLaMA-Factory's default")
     if second and stated_method is None:
-        draft.warn(
-            None,
-            "in the newer layout, the command states the method, not the file: sft is assumed",
-            "`--method` names another",
-        )
+        why = "in the newer layout, the command states the method, not the file: sft is assumed"
+        draft.warn(None, why, "`--method` names another")
 
 
 def _second(draft: Draft, named: Entries, overrides: Overrides) -> None:
@@ -337,11 +334,8 @@ def _simpo(draft: Draft, named: Entries, loss: Entry) -> None:
     draft.setting("method.likelihood", share)
     draft.default("method.likelihood", 0.0, why)
     if share is not None and number(share):
-        draft.differs(
-            "pref_ftx",
-            "LLaMA-Factory averages the likelihood term over answers; the spec averages it over tokens",
-            share,
-        )
+        reason = "LLaMA-Factory averages the likelihood term over answers; the spec averages it over tokens"
+        draft.differs("pref_ftx", reason, share)
 
 
 def _dpo(draft: Draft, named: Entries) -> None:

@@ -150,11 +150,8 @@ def template(draft: Draft, named: Entries, stage: str) -> None:
                 entry,
             )
     elif entry is not None and word:
-        draft.error(
-            entry,
-            "LLaMA-Factory 0.9.5 has no such template, and refuses the file",
-            "name one that it has, such as `qwen`, `llama3` or `chatml`",
-        )
+        why = "LLaMA-Factory 0.9.5 has no such template, and refuses the file"
+        draft.error(entry, why, "name one that it has, such as `qwen`, `llama3` or `chatml`")
     elif entry is not None:
         draft.note(entry, "the tokenizer's own chat template")
     _report_template(draft, thinking, word, body, stage)

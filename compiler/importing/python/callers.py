@@ -45,11 +45,7 @@ def _imports(text: str, file: str) -> bool:
     stem = re.escape(posixpath.basename(name).removesuffix(".py"))
     if not stem.strip("."):
         return False
-    return (
-        re.search(
-            rf"^\s*(?:from\s+[\w.]*\b{stem}\s+import\b|import\s+[\w.]*\b{stem}\b|from\s+[\w.]+\s+import\b.*\b{stem}\b)",
-            text,
-            re.MULTILINE,
-        )
-        is not None
+    pattern = (
+        rf"^\s*(?:from\s+[\w.]*\b{stem}\s+import\b|import\s+[\w.]*\b{stem}\b|from\s+[\w.]+\s+import\b.*\b{stem}\b)"
     )
+    return re.search(pattern, text, re.MULTILINE) is not None

@@ -104,11 +104,9 @@ def _steps(draft: Draft, model: Model) -> None:
     for step in model.steps:
         found = step.location.entry(f"model.{step.last}")
         if step.last == "merge_and_unload" and model.continued is not None:
-            draft.error(
-                evolve(entry(found.key, model.continued), line=found.line),
-                "the script merges this adapter into the model before it trains; a spec cannot change a saved model",
-                "merge the adapter first, and name the merged model: `--model NAME`",
-            )
+            why = "the script merges this adapter into the model before it trains; a spec cannot change a saved model"
+            help = "merge the adapter first, and name the merged model: `--model NAME`"
+            draft.error(evolve(entry(found.key, model.continued), line=found.line), why, help)
         else:
             draft.error(found, "the script passes the model to a function that xpc does not read",
                         "leave the call out if it changes no weights")  # fmt: skip
@@ -166,10 +164,8 @@ def _replaced(draft: Draft, own: set[Location], model: Model, machine: Machine) 
     for location, (name, flash) in list(lines.items())[:MOST]:
         found = location.entry(name)
         if flash:
-            draft.warn(
-                found,
-                f"the script computes the attention by `{flash}`; the run computes it by the library's own kernel",
-            )
+            why = f"the script computes the attention by `{flash}`; the run computes it by the library's own kernel"
+            draft.warn(found, why)
         elif name.endswith(("requires_grad", "requires_grad_")):
             draft.error(found, "the script freezes a part of the model", "`freeze` trains only some of the weights")
         else:
@@ -248,20 +244,14 @@ def _continued(draft: Draft, model: Model, trainer: Object, read: Callable[[str]
         return
     trainable = loaded.keywords.get("is_trainable") if (loaded := model.continuing) is not None else None
     if trainable is None or trainable.value is not True:
-        draft.error(
-            found,
-            "without `is_trainable=True`, PEFT freezes the loaded adapter, and the script trains nothing else",
-            "write `is_trainable=True`, or `lora { from = ... }` in the spec",
-        )
+        reason = "without `is_trainable=True`, PEFT freezes the loaded adapter, and the script trains nothing else"
+        draft.error(found, reason, "write `is_trainable=True`, or `lora { from = ... }` in the spec")
         return
     draft.put("lora", True, found)
     continued(draft, found)
     if isinstance(found.value, str) and read(f"{found.value}/adapter_config.json") is None:
-        draft.warn(
-            found,
-            "the adapter's folder does not exist here, but `xpc check` needs the rank and the modules in it",
-            "copy the folder next to the spec",
-        )
+        reason = "the adapter's folder does not exist here, but `xpc check` needs the rank and the modules in it"
+        draft.warn(found, reason, "copy the folder next to the spec")
 
 
 def _reference(draft: Draft, model: Model, trainer: Object) -> None:

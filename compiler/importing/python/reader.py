@@ -238,18 +238,13 @@ def _assumptions(draft: Draft, machine: Machine, entries: Entries, overrides: Ov
     call in the script passes is reported as an error, because its value is unknown.
     """
     for location in machine.command_line[:1]:
-        draft.warn(
-            location.entry("command line"),
-            "the spec has the defaults of the script's command line, which a launch can override",
-        )
+        reason = "the spec has the defaults of the script's command line, which a launch can override"
+        draft.warn(location.entry("command line"), reason)
     visible = machine.environment.get("CUDA_VISIBLE_DEVICES")
     count = len(visible.value.split(",")) if visible is not None and isinstance(visible.value, str) else 0
     if visible is not None and overrides.hardware is None and count > 1:
-        draft.warn(
-            entry("CUDA_VISIBLE_DEVICES", visible),
-            "one process uses several GPUs; the spec has one GPU, with the global batch of one process",
-            f"`--hardware '{count} x h100-80gb'` names the GPUs",
-        )
+        reason = "one process uses several GPUs; the spec has one GPU, with the global batch of one process"
+        draft.warn(entry("CUDA_VISIBLE_DEVICES", visible), reason, f"`--hardware '{count} x h100-80gb'` names the GPUs")
     for location in machine.assumed[:3]:
         why = "the import assumes that this `try` block succeeds; if it fails, the script continues differently"
         draft.warn(location.entry("try"), why)
@@ -265,11 +260,8 @@ def _assumptions(draft: Draft, machine: Machine, entries: Entries, overrides: Ov
         why = "the script loads from ModelScope; the spec names the same repository of the Hugging Face Hub"
         draft.warn(other.location.entry("modelscope"), why)
     for each in machine.defaulted:
-        draft.error(
-            each.location.entry(each.name),
-            f"no call in the script passes this parameter; the spec has the defaults of its class `{each.kind}`",
-            "import the script that calls this function",
-        )
+        reason = f"no call in the script passes this parameter; the spec has the defaults of its class `{each.kind}`"
+        draft.error(each.location.entry(each.name), reason, "import the script that calls this function")
 
 
 def _unset(draft: Draft, machine: Machine, entries: Entries) -> None:
@@ -336,11 +328,8 @@ def _callbacks(draft: Draft, trainer: Object) -> None:
                 draft.error(found, getattr(count, "why", "it is not a number"))
             continue
         name = value.kind.name if isinstance(value, Instance) else getattr(value, "last", "a callback")
-        draft.reserve(
-            one.location.entry(f"callbacks.{name}", name),
-            f"callbacks: {name}",
-            "a bundle has only the callbacks of its runtime",
-        )
+        why = "a bundle has only the callbacks of its runtime"
+        draft.reserve(one.location.entry(f"callbacks.{name}", name), f"callbacks: {name}", why)
 
 
 def _settle(draft: Draft, entries: Entries) -> None:

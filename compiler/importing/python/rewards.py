@@ -301,22 +301,17 @@ def _needed(draft: Draft, machine: Machine, label: str, names: list[str]) -> str
             chosen.update(one for name in _free(node) for one in defines.get(name, []))
             missing -= found
     if missing:
-        draft.warn(
-            Entry("reward_funcs", None, label, 0),
-            f"the rewards use {', '.join(f'`{one}`' for one in sorted(missing)[:6])}, which are not in their file",
-            "define them in this file",
-        )
+        why = f"the rewards use {', '.join(f'`{one}`' for one in sorted(missing)[:6])}, which are not in their file"
+        draft.warn(Entry("reward_funcs", None, label, 0), why, "define them in this file")
     out: list[str] = []
     for n in sorted(chosen):
         where, node = statements[n]
         _heavy(draft, where, node, set(names))
         module = (node.module or "") if isinstance(node, ast.ImportFrom) else ""
         if module.replace(".", "/") in machine.modules or (isinstance(node, ast.ImportFrom) and node.level):
-            draft.warn(
-                Entry("reward_funcs", module, where, node.lineno),
-                f"the rewards import `{'.' * getattr(node, 'level', 0)}{module}`, a module of the script's repository",
-                "copy the imported code that they use into the file of the reward functions",
-            )
+            why = f"the rewards import `{'.' * getattr(node, 'level', 0)}{module}`, a module of the script's repository"
+            help = "copy the imported code that they use into the file of the reward functions"
+            draft.warn(Entry("reward_funcs", module, where, node.lineno), why, help)
         start = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", []))])
         lines = machine.texts[where].split("\n")[start - 1 : node.end_lineno]
         out.append(textwrap.dedent("\n".join(lines)))
@@ -344,7 +339,5 @@ def _heavy(draft: Draft, label: str, node: ast.stmt, names: set[str]) -> None:
     loads = [one for one in ast.walk(node) if isinstance(one, ast.Attribute) and one.attr == "from_pretrained"]
     calls = [one for one in ast.walk(node) if isinstance(one, ast.Name) and one.id in ("load_dataset", "open")]
     if loads or calls:
-        draft.warn(
-            Entry("reward_funcs", None, label, node.lineno),
-            "the reward functions use a value that is loaded whenever their file is imported",
-        )
+        why = "the reward functions use a value that is loaded whenever their file is imported"
+        draft.warn(Entry("reward_funcs", None, label, node.lineno), why)

@@ -80,11 +80,8 @@ def _sft(shape: Shape, field: Argument | None, text: object, masked: bool) -> No
     made, draft = shape.data.columns, shape.draft
     name = field.value if field is not None and isinstance(field.value, str) else "text"
     if isinstance(text, Unknown):
-        draft.error(
-            text.location.entry("formatting_func"),
-            f"the import cannot read how the script makes a text from a row: {text.why}",
-            ONCE,
-        )
+        why = f"the import cannot read how the script makes a text from a row: {text.why}"
+        draft.error(text.location.entry("formatting_func"), why, ONCE)
         return
     tokenized = shape.plain and name in made  # with transformers' Trainer, the script tokenizes the text itself
     key = "messages" if "messages" in made else "conversations"

@@ -78,11 +78,8 @@ def _part_of_file(draft: Draft, chain: Chain, data: Data, found: Entry, limit: i
         return limit
     name = str(found.value)
     if "data_files" not in call.keywords and "/" not in name and "." not in name:
-        draft.error(
-            found,
-            "it is a hub dataset without its owner, whose name a spec would read as a file",
-            f"`--data OWNER/{name}` names the dataset by its present name on the hub",
-        )
+        why = "it is a hub dataset without its owner, whose name a spec would read as a file"
+        draft.error(found, why, f"`--data OWNER/{name}` names the dataset by its present name on the hub")
         return limit
     split = call.keywords.get("split")
     if split is not None and isinstance(split.value, Unknown):
@@ -202,11 +199,9 @@ def _with_parts(draft: Draft, chain: Chain, data: Data, ref: str, location: Loca
         name, split_name = json.dumps(config.value), json.dumps(split_of(call, data) or "train")
         rows = f"load_dataset({json.dumps(ref)}, {name})[{split_name}]"
         code = f'from datasets import load_dataset; {rows}.to_parquet("rows.parquet")'
-        draft.error(
-            config.location.entry("load_dataset.name", config.value),
-            "a spec cannot name this configuration",
-            f"`python -c {shlex.quote(code)}` writes a file for `--data rows.parquet`",
-        )
+        why = "a spec cannot name this configuration"
+        help = f"`python -c {shlex.quote(code)}` writes a file for `--data rows.parquet`"
+        draft.error(config.location.entry("load_dataset.name", config.value), why, help)
     elif config is not None and isinstance(config.value, str) and config.value != "default":
         ref += f":{config.value}"
         draft.mark(config.location.entry("load_dataset.name", config.value), "mapped", f"data {{ {ref} }}")
@@ -218,11 +213,8 @@ def _with_parts(draft: Draft, chain: Chain, data: Data, ref: str, location: Loca
         draft.error(split.location.entry("load_dataset.split"), split.value.why)
     found = SPLIT.fullmatch(name) if name else None
     if name and found is None and call is not None:
-        draft.error(
-            call.location.entry("load_dataset.split", name),
-            "a spec cannot name this split",
-            "write the name of one split, with `[:N]` or `[:N%]` after it",
-        )
+        help = "write the name of one split, with `[:N]` or `[:N%]` after it"
+        draft.error(call.location.entry("load_dataset.split", name), "a spec cannot name this split", help)
     elif found is not None:
         known = registry.find_dataset(ref.partition(":")[0])
         usual = "train" if known is None else known.split
@@ -250,8 +242,6 @@ def _otherwise(draft: Draft, call: Object) -> None:
     """Report an error for each argument that changes how a file is read, such as the `delimiter` of a CSV file."""
     for name, one in call.keywords.items() if call.last == "load_dataset" else ():
         if name not in USUAL and not name.startswith("**") and one.value is not None:
-            draft.error(
-                one.location.entry(f"load_dataset.{name}"),
-                "this argument changes how the script reads the file; a spec reads it only by its format",
-                "save the rows as JSONL or Parquet, and name that file by `--data`",
-            )
+            why = "this argument changes how the script reads the file; a spec reads it only by its format"
+            help = "save the rows as JSONL or Parquet, and name that file by `--data`"
+            draft.error(one.location.entry(f"load_dataset.{name}"), why, help)

@@ -73,12 +73,8 @@ def data(draft: Draft, entries: Entries) -> None:
         draft.default("batch.packing", False, "not set: torchtune's default")
     if on:
         if shapes and shapes[0].goes_on:
-            draft.put(
-                "batch.packing.strategy",
-                "bfd_split",
-                None,
-                "torchtune continues a row that does not fit in the next packed sequence",
-            )
+            why = "torchtune continues a row that does not fit in the next packed sequence"
+            draft.put("batch.packing.strategy", "bfd_split", None, why)
         draft.differs("packed", "torchtune packs rows in their order; the spec packs them by length")
     _length(draft, entries, on)
 

@@ -110,12 +110,8 @@ def _loss(draft: Draft, named: Entries) -> None:
             found = [Weighted(theirs[name], weight) for name, weight in zip(names, given or [None] * len(names))]
             if rpo is not None and number(rpo) and "rpo_alpha" not in _fields(draft) and "sft" in losses:
                 found = [Weighted(one.name, one.weight or 1.0) for one in found] + [Weighted("sft", number(rpo))]
-                draft.mark(
-                    rpo,
-                    "mapped",
-                    "method.loss",
-                    "this key is the weight of the likelihood of the chosen answer, the loss `sft` of a spec",
-                )
+                why = "this key is the weight of the likelihood of the chosen answer, the loss `sft` of a spec"
+                draft.mark(rpo, "mapped", "method.loss", why)
             draft.put("method.loss", tuple(found), entry)
             draft.mark(weights, "mapped", "method.loss")
     elif entry is not None and entry.empty:
@@ -251,12 +247,8 @@ def _rewards(draft: Draft, named: Entries) -> None:
             draft.error(weights, f"there are {len(given)} weights, but `{draft.rewards}` has the functions {listed}")
         each = zip(draft.reward_names, given or [None] * len(draft.reward_names))
         found = [Weighted(name, weight, draft.rewards, name) for name, weight in each]
-        draft.put(
-            "method.rewards",
-            tuple(found),
-            None,
-            f"the functions in `{draft.rewards}` that have an argument `completions`",
-        )
+        why = f"the functions in `{draft.rewards}` that have an argument `completions`"
+        draft.put("method.rewards", tuple(found), None, why)
         draft.mark(weights, MAPPED, "method.rewards")
     for key, (reward, _) in ARGUMENTS.items():
         one = named.get(key)

@@ -207,12 +207,8 @@ def unused_adapter(draft: Draft, named: Entries) -> None:
         return
     if draft.decisions or any(one.own or one.similar for one in draft.messages):
         why = "without `use_peft: true`, TRL trains no adapter, but the repository's own script may train one"
-        draft.error(
-            found[0],
-            why,
-            "write `use_peft: true` if the script trains an adapter, otherwise `use_peft: false`",
-            own=True,
-        )
+        help = "write `use_peft: true` if the script trains an adapter, otherwise `use_peft: false`"
+        draft.error(found[0], why, help, own=True)
     else:
         why = "without `use_peft: true`, TRL trains all weights and no adapter, and so does the spec"
         draft.warn(found[0], why, "write `use_peft: true` to train the adapter")
@@ -253,11 +249,8 @@ def initial(draft: Draft, entry: Entry | None) -> None:
     elif word in ("pissa", "olora", "gaussian"):
         draft.put("lora.init", word, entry)
     elif word == "eva":
-        draft.error(
-            entry,
-            "PEFT computes EVA's weights only in a program that calls `initialize_lora_eva_weights`",
-            "write `lora(init = eva)`, or leave it out: without this call, adapters start as usual",
-        )
+        why = "PEFT computes EVA's weights only in a program that calls `initialize_lora_eva_weights`"
+        draft.error(entry, why, "write `lora(init = eva)`, or leave it out: without this call, adapters start as usual")
     elif word in ("loftq", "corda"):
         draft.error(
             entry,

@@ -64,12 +64,8 @@ class Clauses(Collector):
             self.named(Name(head.span, head.name), body, clause, node.span)
         else:
             what = "a text" if isinstance(head, String) else f"`{self.typed(head.span)}`"
-            self.problem(
-                "XP101",
-                f"{what} is written where a setting or clause belongs",
-                head.span,
-                help="sources of data go into a block: `data NAME { ... }`",
-            )
+            message = f"{what} is written where a setting or clause belongs"
+            self.problem("XP101", message, head.span, help="sources of data go into a block: `data NAME { ... }`")
 
     def without_units(self, operands: tuple[Operand, ...]) -> tuple[Operand, ...]:
         """Report and remove words that are not needed on a line: a unit after a number (`every=10 steps`), and a switch

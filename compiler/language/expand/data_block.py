@@ -71,15 +71,12 @@ class _DataBlock:
             return
         before = self.clauses.out.data_name
         if title is not None and before is not None and self.clauses.typed(before.span) != "data":
-            self.clauses.problem(
-                "XP103",
-                "a spec trains on one `data` block",
-                name.span,
-                "again here",
-                help="put all sources into one block; "
-                f"`eval(data={self.clauses.typed(title.span)})` makes this one a set to evaluate on",
-                related=(before,),
+            message = "a spec trains on one `data` block"
+            help = (
+                "put all sources into one block; "
+                f"`eval(data={self.clauses.typed(title.span)})` makes this one a set to evaluate on"
             )
+            self.clauses.problem("XP103", message, name.span, "again here", help=help, related=(before,))
             return
         if title is not None or before is None:
             self.clauses.out.data_name = self.clauses.label(name.span if title is None else title.span)
@@ -117,13 +114,9 @@ class _DataBlock:
         block, self.clauses.out = self.clauses.out, outer
         for path, item in block.items.items():
             if path not in schema.OF_A_BLOCK:
-                self.clauses.problem(
-                    "XP102",
-                    f"`{path[5:]}` belongs to the data that is trained on",
-                    item.label.span,
-                    f"`{title.name}` is evaluated on",
-                    help="data for evaluation takes only `format`, `columns`, `prompt` and `context`; leave this out",
-                )
+                message = f"`{path[5:]}` belongs to the data that is trained on"
+                help = "data for evaluation takes only `format`, `columns`, `prompt` and `context`; leave this out"
+                self.clauses.problem("XP102", message, item.label.span, f"`{title.name}` is evaluated on", help=help)
         outer.blocks[title.name] = EvaluationBlock(self.clauses.label(title.span), tuple(block.rows), block.items)
 
     def sources(self, body: list[Operand | Clause]) -> None:

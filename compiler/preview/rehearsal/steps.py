@@ -155,11 +155,8 @@ class Rehearsal:
         one, other = (_digests(os.path.join(os.path.dirname(bundle), OUT)) for bundle in bundles)
         if one != other:
             names = ", ".join(name for name in sorted({*one, *other}) if one.get(name) != other.get(name))
-            self.find(
-                "go on to the end",
-                f"a run that was killed and resumed ends with other weights ({names})",
-                "save.full_state",
-            )
+            why = f"a run that was killed and resumed ends with other weights ({names})"
+            self.find("go on to the end", why, "save.full_state")
         else:
             last, early = self.steps[-1], " (the run ended before it was stopped)" if stopped.status == 0 else ""
             self.steps[-1] = Step(last.name, last.state, f"the same weights, bit for bit{early}", last.seconds)

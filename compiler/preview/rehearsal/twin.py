@@ -226,11 +226,8 @@ def _machine(draft: _Draft) -> None:
     draft.clear("precision", "nan")
     draft.omit("model.dtype")
     if precision == "fp8":
-        draft.put(
-            "precision",
-            "bf16",
-            "fp8 needs a GPU of compute capability 8.9; all other operations of the run are bf16",
-        )
+        why = "fp8 needs a GPU of compute capability 8.9; all other operations of the run are bf16"
+        draft.put("precision", "bf16", why)
     else:
         draft.put("precision", "fp32", "a CPU computes in fp32 with ZeRO" if precision == "bf16" else NO_GPU)
 

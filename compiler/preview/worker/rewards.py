@@ -132,13 +132,8 @@ def _own(name: str, values: Mapping[str, float | None]) -> list[Verdict]:
     own = max((one for one in given if one is not None), default=None)
     help = f"look at the column `{column}` of the row, and at the form that the reward expects"
     if own is None:
-        return [
-            verdict(
-                "XP589",
-                f"the reward {name} returns None for the answer in the row's `{column}`: no answer is rewarded",
-                help,
-            )
-        ]
+        message = f"the reward {name} returns None for the answer in the row's `{column}`: no answer is rewarded"
+        return [verdict("XP589", message, help)]
     if empty is not None and own <= empty:
         what = f"the reward {name} is {own:g} for the answer in the row's `{column}`, and {empty:g} for an empty answer"
         return [verdict("XP589", what, help)]

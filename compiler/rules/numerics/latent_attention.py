@@ -50,12 +50,8 @@ def rotated(spec: Spec) -> Iterator[Finding]:
     known = last_names(paths(possible(spec.stack.name, kind, spec.model.config), OFT))
     written = [str(one) for one in targets] if isinstance(targets, tuple) else list(known)
     legal = [one for one in written if one.rpartition(".")[2] not in (EXPANDED, *HEADS, "embed_tokens")]
-    yield _with_targets(
-        spec,
-        f"includes `{EXPANDED}`",
-        f"oft cannot rotate `{EXPANDED}` of {kind} on {spec.stack.name}",
-        ", ".join(legal or ["o_proj"]),
-    )
+    why = f"oft cannot rotate `{EXPANDED}` of {kind} on {spec.stack.name}"
+    yield _with_targets(spec, f"includes `{EXPANDED}`", why, ", ".join(legal or ["o_proj"]))
 
 
 def _with_targets(spec: Spec, fact: str, message: str, layers: str) -> Finding:

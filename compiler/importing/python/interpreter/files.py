@@ -79,10 +79,8 @@ def _path(machine: Machine, positional: Arguments, keywords: Keywords, node: ast
     names = [one.value for one in positional]
     if all(isinstance(one, str) for one in names):
         return path_join(*names) if names else "."  # type: ignore[arg-type]
-    return next(
-        (one for one in names if isinstance(one, Unknown)),
-        machine.unknown(node, "it depends on a path that is not known"),
-    )
+    why = "it depends on a path that is not known"
+    return next((one for one in names if isinstance(one, Unknown)), machine.unknown(node, why))
 
 
 def first_argument(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:

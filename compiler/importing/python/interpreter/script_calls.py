@@ -170,10 +170,8 @@ def _parameter(
     made = _by_annotation(machine, function, one) if machine.not_called else None
     if made is not None:
         return made
-    return Unknown(
-        f"no call in the script passes the parameter `{one.arg}` of `{function.name}`",
-        Location(function.label, one.lineno),
-    )
+    why = f"no call in the script passes the parameter `{one.arg}` of `{function.name}`"
+    return Unknown(why, Location(function.label, one.lineno))
 
 
 def _by_annotation(machine: Machine, function: Function, one: ast.arg) -> object:

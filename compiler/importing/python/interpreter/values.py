@@ -376,11 +376,8 @@ class Join:
         if self.column and isinstance(one, texts) and isinstance(other, texts):
             return Choice(self.column, one, other)  # type: ignore[return-value]
         shown = " or ".join(repr(each) for each in (one, other) if isinstance(each, Scalar) and each is not None)
-        return Unknown(
-            f"it depends on the condition{f' ({shown[:60]})' if shown else ''}",
-            self.location,
-            self.hidden or (one if not isinstance(one, Scalar) else other),
-        )
+        why = f"it depends on the condition{f' ({shown[:60]})' if shown else ''}"
+        return Unknown(why, self.location, self.hidden or (one if not isinstance(one, Scalar) else other))
 
 
 def condition(value: object) -> str:
