@@ -13,12 +13,14 @@ from operator import attrgetter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, TypeVar, dataclass_transform
+    from typing import Any as Any
+    from typing import TypeVar, dataclass_transform
 
     _T = TypeVar("_T")
-else:
+else:  # importing typing takes too long; other modules import `Any` from here
+    Any = object
 
-    def dataclass_transform(**_):  # noqa: D103 - replaces typing's function: importing typing takes too long
+    def dataclass_transform(**_):  # noqa: D103 - replaces typing's function
         return lambda made: made
 
 

@@ -19,11 +19,7 @@ from xpc.compiler.language.codes import report
 from xpc.compiler.spec import Spec
 from xpc.compiler.spec.resources import DataSource
 from xpc.grammar.diagnostic import Diagnostic
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
+from xpc.grammar.record import Any
 
 KIND = "previews"
 """The name of the folder in the cache folder that contains the counts of previews."""

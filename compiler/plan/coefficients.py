@@ -14,10 +14,7 @@ from functools import cache
 
 from xpc.compiler.registry.types import ModelFacts
 from xpc.compiler.stacks import DEFAULT, HERE
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from xpc.grammar.record import Any
 
 
 def table_of(stack: str) -> str:

@@ -28,10 +28,7 @@ from xpc.compiler.render.page import page as frame
 from xpc.compiler.render.page import text
 from xpc.compiler.render.visible import visible
 from xpc.grammar.package_data import read_text
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from xpc.grammar.record import Any
 
 LEGEND = (
     '<p class=soft>Marked text <b class="learn">bears loss</b>; <s>struck text</s> is cut off. Open "tokens" for each '

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from xpc.grammar.package_data import read_json
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from xpc.grammar.record import Any
 
 
 def table(name: str) -> dict[str, Any]:
