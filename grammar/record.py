@@ -13,14 +13,12 @@ from operator import attrgetter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any as Any
-    from typing import TypeVar, dataclass_transform
+    from typing import Any, TypeVar, dataclass_transform
 
     _T = TypeVar("_T")
-else:  # importing typing takes too long; other modules import `Any` from here
-    Any = object
+else:
 
-    def dataclass_transform(**_):  # noqa: D103 - replaces typing's function
+    def dataclass_transform(**_):  # noqa: D103 - replaces typing's function: importing typing takes too long
         return lambda made: made
 
 

@@ -19,7 +19,11 @@ from xpc.compiler.language.codes import report
 from xpc.compiler.spec import Spec
 from xpc.compiler.spec.resources import DataSource
 from xpc.grammar.diagnostic import Diagnostic
-from xpc.grammar.record import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 
 KIND = "previews"
 """The name of the folder in the cache folder that contains the counts of previews."""

@@ -7,10 +7,12 @@ import os
 from collections.abc import Mapping
 
 from xpc.compiler.spec.survey import Broken, Survey, Tally
-from xpc.grammar.record import Any, record
+from xpc.grammar.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from xpc.compiler.files.file_memory import FileMemory, Stamp
 
 READERS = (

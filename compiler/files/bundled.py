@@ -15,8 +15,12 @@ from xpc.compiler.files.folder_contents import parts, read
 from xpc.compiler.files.manifest_text import tables
 from xpc.compiler.files.workspace import HIDDEN, MAX_TEXT, TEXTS, Workspace, bundle_name, inside_of
 from xpc.compiler.files.written import lines, written
-from xpc.grammar.record import Any, entity, field
+from xpc.grammar.record import entity, field
 from xpc.grammar.tree import quoted
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 MANIFEST, SPEC = "bundle.toml", "spec.xp"
 COPIED = ("files/", "data/")

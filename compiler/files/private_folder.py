@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import os
 
-from xpc.grammar.record import Any
 from xpc.runtime.core.cache_folders import private_folder as private_folder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 MOST = 256
 """The largest number of entries in a private folder."""

@@ -15,10 +15,12 @@ from xpc.compiler.files.digest import sha256
 from xpc.compiler.files.folder_contents import LARGEST, read, walk, without_waiting
 from xpc.compiler.files.lfs import pointer
 from xpc.grammar.nearest import misspelt_file
-from xpc.grammar.record import Any, entity, field, record
+from xpc.grammar.record import entity, field, record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from xpc.compiler.files.file_memory import FileMemory
     from xpc.compiler.files.pins import Lock
 

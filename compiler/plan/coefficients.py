@@ -14,7 +14,10 @@ from functools import cache
 
 from xpc.compiler.registry.types import ModelFacts
 from xpc.compiler.stacks import DEFAULT, HERE
-from xpc.grammar.record import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def table_of(stack: str) -> str:

@@ -15,7 +15,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xpc.grammar.package_data import read_json
-from xpc.grammar.record import Any, record
+from xpc.grammar.record import record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 NARROW = 768
 """Matrix products in narrow layers take additional time: the time of the products, multiplied by NARROW / hidden size

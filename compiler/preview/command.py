@@ -15,7 +15,10 @@ from xpc.compiler.preview.process import Request, preview
 from xpc.compiler.preview.show import as_json, findings, text
 from xpc.compiler.render.argument_parser import ArgumentParser
 from xpc.compiler.render.output import colored
-from xpc.grammar.record import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 EPILOG = (
     "The bundle's own trainer prepares the rows, in an interpreter with the training packages; it needs no GPU and no "

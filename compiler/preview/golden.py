@@ -15,7 +15,10 @@ from xpc.compiler.files.workspace import read_file
 from xpc.compiler.preview.show import text
 from xpc.compiler.render.line_difference import line_difference
 from xpc.compiler.render.visible import visible
-from xpc.grammar.record import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 LARGEST = 64 * 2**20
 SHOWN = 200

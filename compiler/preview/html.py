@@ -28,7 +28,10 @@ from xpc.compiler.render.page import page as frame
 from xpc.compiler.render.page import text
 from xpc.compiler.render.visible import visible
 from xpc.grammar.package_data import read_text
-from xpc.grammar.record import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 LEGEND = (
     '<p class=soft>Marked text <b class="learn">bears loss</b>; <s>struck text</s> is cut off. Open "tokens" for each '

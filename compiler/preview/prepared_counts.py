@@ -9,12 +9,12 @@ import tomllib
 from xpc.compiler.data.preview_counts import is_valid
 from xpc.compiler.lower import lower
 from xpc.compiler.spec.checked import CheckedSpec
-from xpc.grammar.record import Any
 from xpc.runtime.prepare_rows import INDEX, key
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
     from xpc.compiler.spec import Spec
 

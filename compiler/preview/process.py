@@ -29,11 +29,12 @@ from xpc.compiler.render import render
 from xpc.compiler.render.output import show, show_rendered
 from xpc.grammar.diagnostic import ERROR
 from xpc.grammar.nearest import nearest
-from xpc.grammar.record import Any, evolve, record
+from xpc.grammar.record import evolve, record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
     from xpc.compiler.files.workspace import Workspace
     from xpc.compiler.pipeline import Checked

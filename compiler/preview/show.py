@@ -20,7 +20,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from xpc.compiler.render.color import Paint
 from xpc.compiler.render.visible import LONGEST, visible
 from xpc.grammar.diagnostic import ERROR, NOTE, WARNING
-from xpc.grammar.record import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 LEARN = "learn"
 SPACE = "\u00b7"

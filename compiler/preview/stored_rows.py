@@ -10,11 +10,12 @@ from xpc.compiler.data import rows
 from xpc.compiler.rules import rules
 from xpc.compiler.rules.core.index import MODULES
 from xpc.grammar.diagnostic import ERROR, NOTE
-from xpc.grammar.record import Any, evolve
+from xpc.grammar.record import evolve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
     from xpc.compiler.spec.checked import CheckedSpec
     from xpc.compiler.spec.resources import DataSource

@@ -12,7 +12,10 @@ import re
 from xpc.compiler.registry.tables import row as _row
 from xpc.compiler.registry.tables import table as _table
 from xpc.compiler.registry.types import DatasetFacts, Gpu, ModelFacts
-from xpc.grammar.record import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def alias_key(name: str) -> str:

@@ -15,7 +15,10 @@ from functools import cache
 
 from xpc.compiler.registry.tables import table
 from xpc.grammar.package_data import read_json
-from xpc.grammar.record import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "templates")
 TUNED = re.compile(r"-(instruct|it|chat|sft|thinking|qlora|checkpoints|rope|constitutional)\b")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from xpc.grammar.package_data import read_json
-from xpc.grammar.record import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def table(name: str) -> dict[str, Any]:

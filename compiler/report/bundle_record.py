@@ -16,7 +16,12 @@ from xpc.compiler.review.installed import pins_of
 from xpc.compiler.review.operands import Operand, open_operand
 from xpc.compiler.review.verifying.recompiled import DATA_ROOT, looked_in
 from xpc.compiler.spec.checked import CheckedSpec
-from xpc.grammar.record import Any, evolve, field, record
+from xpc.grammar.record import evolve, field, record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 
 LARGEST_PINS = 2**16
 """Maximum size in bytes of requirements.txt."""

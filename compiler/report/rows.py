@@ -17,7 +17,11 @@ from xpc.compiler.report.row import Row, cut
 from xpc.compiler.report.run_record import FINISHED, GOING, STOPPED, RunRecord, number
 from xpc.compiler.review.finished_run import LAUNCH, same_argument
 from xpc.compiler.review.installed import plain_version
-from xpc.grammar.record import Any, evolve
+from xpc.grammar.record import evolve
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def rows_of(run: RunRecord | None, one: BundleRecord | None) -> list[Row]:

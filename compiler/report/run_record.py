@@ -15,9 +15,13 @@ from math import isfinite
 
 from xpc.compiler.files.folder_contents import LARGEST_METRICS, read, without_following
 from xpc.compiler.files.inputs import UsageError
-from xpc.grammar.record import Any, field, mutable
+from xpc.grammar.record import field, mutable
 from xpc.runtime.picture import is_step, restarts_of
 from xpc.runtime.result import results, totals
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 SUMMARY, METRICS, MEASURED, MARKER = "summary.json", "metrics.jsonl", "measured.jsonl", "xpc_run.json"
 FILES = {SUMMARY, METRICS, MARKER, MEASURED}

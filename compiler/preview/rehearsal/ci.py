@@ -23,11 +23,12 @@ from xpc.compiler.review.pull_request.affected import affected
 from xpc.compiler.review.pull_request.entries import changed_files, fork_and_head
 from xpc.compiler.review.repository import Repository, of_folder
 from xpc.compiler.review.spec_finder import specs_of_commit, specs_of_work_tree
-from xpc.grammar.record import Any, record
+from xpc.grammar.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import Any
 
     from xpc.compiler.preview.rehearsal.forks import Forks
     from xpc.compiler.spec.checked import CheckedSpec

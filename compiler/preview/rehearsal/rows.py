@@ -13,11 +13,11 @@ from itertools import islice
 
 from xpc.compiler.data.shapes import KEPT, SHAPES
 from xpc.compiler.files.inputs import UsageError
-from xpc.grammar.record import Any
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from typing import Any
 
     from xpc.compiler.spec import Spec
     from xpc.compiler.spec.resources import DataSource

@@ -9,11 +9,11 @@ import json
 from xpc.compiler.render.color import Paint
 from xpc.compiler.render.visible import visible
 from xpc.grammar.diagnostic import ERROR, WARNING
-from xpc.grammar.record import Any
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
     from xpc.compiler.preview.rehearsal.steps import Rehearsal
     from xpc.grammar.diagnostic import Diagnostic

@@ -23,10 +23,12 @@ from xpc.compiler.preview.rehearsal.steps import Rehearsal, run_worker
 from xpc.compiler.preview.rehearsal.twin import MODEL, TEACHER, Twin, twin_of, without
 from xpc.compiler.registry import chat_templates
 from xpc.grammar.diagnostic import ERROR
-from xpc.grammar.record import Any, evolve
+from xpc.grammar.record import evolve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from xpc.compiler.spec.checked import CheckedSpec
     from xpc.compiler.spec.resources import DataSource, Model
 

@@ -17,11 +17,12 @@ from xpc.compiler.preview.rehearsal.forks import WORKER
 from xpc.compiler.preview.rehearsal.launches import STOPPED, Launch, launch
 from xpc.compiler.preview.rehearsal.twin import EVERY, OUT
 from xpc.compiler.report.run_record import number, read_run
-from xpc.grammar.record import Any, field, mutable, record
+from xpc.grammar.record import field, mutable, record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from typing import Any
 
     from xpc.compiler.preview.rehearsal.local_hub import Hub
     from xpc.compiler.preview.rehearsal.twin import Twin

@@ -21,12 +21,13 @@ from xpc.compiler.rules.numerics.batch import total_steps
 from xpc.compiler.spec.checked import CheckedSpec
 from xpc.compiler.spec.resources import Model
 from xpc.compiler.spec.values import Origin, Value
-from xpc.grammar.record import Any, evolve, record
+from xpc.grammar.record import evolve, record
 from xpc.grammar.tree import quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from xpc.compiler.spec.resources import DataSource, EvalSet
 

@@ -17,8 +17,11 @@ from xpc.compiler.data.reader import read
 from xpc.compiler.data.rows import columns, readable
 from xpc.compiler.spec import Spec
 from xpc.compiler.spec.survey import Broken
-from xpc.grammar.record import Any
 from xpc.runtime.core.row_names import ROLES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 SECONDS = 5
 """The limit of CPU seconds for rendering a row."""
