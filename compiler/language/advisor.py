@@ -23,7 +23,7 @@ class UnknownName:
 
     `clause` is the clause that contains the name: `save` in `save { evry = 100 }`. It is None if the name is outside of
     clauses. `header` is true if the name stands after `with`. `typed` is the source text of the name's value, cut after
-    60 characters.
+    400 characters.
     """
 
     name: str

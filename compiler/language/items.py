@@ -114,8 +114,8 @@ class Reporter:
         self.problem("XP103", message, span, "again here", help, related=related)
 
     def typed(self, span: Span) -> str:
-        """The source text at a location, cut after 60 characters."""
-        return self.source.slice(span)[:60]
+        """The source text at a location, cut after 400 characters."""
+        return self.source.slice(span)[:400]
 
 
 class Collector(Reporter):

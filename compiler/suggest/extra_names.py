@@ -219,5 +219,5 @@ def _edit(item: Item, name: str, near: str | None) -> Edit | None:
 
 def _unknown_name(item: Item, name: str) -> UnknownName:
     node = item.node
-    typed = None if node is None else item.label.source.slice(node.span)[:60]
+    typed = None if node is None else item.label.source.slice(node.span)[:400]
     return UnknownName(name, None, node, typed, item.label)

@@ -45,6 +45,8 @@ AFTER_NAME = re.compile(
     r"[ \t]*(?P<name>[A-Za-z][\w.-]*)[ \t]+(?P<one>\[[^\]\n]*\]|[\w.-]+(?:,[\w.-]+)+),?[ \t]*(?:#.*)?"
 )
 """A pattern for a list without `=`: `targets [q_proj, v_proj]`, `lora_target q_proj,v_proj`."""
+OF_VARIABLE = re.compile(r"[ \t]*(?P<name>[A-Za-z][\w.-]*)[ \t]*=[ \t]*\$")
+"""A pattern for the beginning of a line whose value is a variable: `lora_r = $RANK`, `trainer.nnodes = ${NODES}`."""
 SPACED = re.compile(
     rf"[ \t]*(?P<name>[A-Za-z][\w.-]*(?:[ \t]+\w[\w.-]*){{1,5}})[ \t]*[=:][ \t]*(?P<one>{VALUE}),?[ \t]*(?:#.*)?"
 )
@@ -185,7 +187,11 @@ def _rewritten(found: Diagnostic) -> Diagnostic:
         options = [] if match is None else [_option(match, match["one"] and match["one"].rstrip(","))]
         message = f"in a spec, lines of {'JSON' if match and match.re is LINE else 'YAML'} become settings with `=`"
     if not options:
-        return found
+        named = OF_VARIABLE.fullmatch(text, start, at + 1)
+        known = named is None or named["name"] in schema.outer_names()
+        advised = "" if named is None or known else rewritten_in(before, named["name"]).help
+        help = advised if advised.startswith("leave") else f"{advised}; {found.help}"
+        return evolve(found, help=help) if advised.startswith(("leave", "write")) else found
     header = "train" in text[start:at].split()
     before = HEADER if header else before
     rewrites = [option_rewritten(one, before) for one in options]

@@ -35,9 +35,11 @@ LIST = re.compile(
 )
 """A pattern for a list of YAML: a name with a colon, and lines below it that begin with a dash or are indented."""
 FLOW = re.compile(
-    r"^(?P<name>[A-Za-z][\w.-]{0,40})[ \t]{0,20}[:=][ \t]{0,20}\[(?P<refs>[^\[\]{}\n]*)\][ \t]{0,20}$", re.MULTILINE
+    r"^(?P<name>[A-Za-z][\w.-]{0,40})[ \t:=][ \t:=]{0,20}(?:\[(?P<refs>[^\[\]{}\n]*)\]"
+    r"|(?P<quote>[\"']?)(?P<listed>[\w./-]+(?:[ \t]{0,9},[ \t]{0,9}[\w./-]+)+)(?P=quote))[ \t]{0,20}$",
+    re.MULTILINE,
 )
-"""A pattern for a list of datasets on one line: `datasets: [tatsu-lab/alpaca, me/rows]`."""
+"""A pattern for a list of datasets on one line: `datasets: [tatsu-lab/alpaca, me/rows]`, `dataset = "a,b"`."""
 MIXED = re.compile(
     r"^(?P<name>[a-z][\w-]{0,40})(?:[ \t]{1,20}[\w-]{1,40}(?=[ \t]*[{(]))?[ \t]{0,20}[:=]?[ \t]{0,20}"
     r"(?:\{(?P<block>(?:[^{}]|\{[^{}\n]*\})+)\}|\((?P<call>[^\n]+)\)|(?P<refs>[^{}()=\n]+))[ \t]{0,20}$",
@@ -102,7 +104,8 @@ def _advised(source: Source, span: Span, match: re.Match[str]) -> tuple[str, str
         items = _parts(match)
         return (SOURCES, *_written(source, span, items)) if items else None
     flow = match.re is FLOW
-    text = "\n".join(f"- {one.strip()}" for one in match["refs"].split(",")) if flow else match["items"]
+    listed = (match["refs"] or match["listed"] or "") if flow else ""
+    text = "\n".join(f"- {one.strip()}" for one in listed.split(",")) if flow else match["items"]
     items = _items(text) if letters(name) in (*NAMES, *EVALUATED) else []
     if items and letters(name) in NAMES:
         return SOURCES, *_written(source, span, items)

@@ -54,7 +54,7 @@ def columns_of(unknown: UnknownName) -> str | None:
 
 def _part(name: str) -> str:
     """The part of a row that another tool's key names: `chosen` for `winner_column`. "" for any other name."""
-    key = COLUMN.fullmatch(name.lower())
+    key = COLUMN.fullmatch(name.lower().rpartition(".")[2])
     if key is None or key[0] == key[1]:
         return name if any(name in one.split() for one in PARTS) else ""
     return next((part for part, names in usual_columns().items() if key[1] in names), "")

@@ -71,8 +71,9 @@ def _of_setting(case: Guessed) -> Suggestion:
     )
     found = first_answer(case, steps) or _with_its_value(case)
     # a similar name does not mean the value that the setting has if it stands alone: `apply_to_mlp` is not `all-linear`
+    styled = case.row.path == "data.format" and ":" in case.text  # `type: alpaca:phi` also names a prompt
     invented = not case.exact and case.text in YES and bool(case.row.alone) and case.value == case.row.alone
-    return evolve(found, edit=None) if invented else found
+    return evolve(found, edit=None) if invented or styled else found
 
 
 @record
