@@ -57,7 +57,7 @@ def _one(row: Setting, item: Item, node: Value | None) -> Weighted:
             wrong = part.value if isinstance(part, Written) else part
             message, help = (
                 f"an item of `{row.name}` takes only a weight",
-                f"write `{node.name.text[:60]}(weight=1)`",
+                f"write `{node.name.text[:60]}`, with or without `(weight=1)`: other settings stand in `method`",
             )
             raise InvalidValue("explained", "XP104", message, row, item, wrong, help=help)
     if name == "file":

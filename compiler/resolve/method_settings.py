@@ -137,12 +137,17 @@ class MethodCheck:
 
     def _unknown(self, path: str, at: Label, name: str, known: list[str], more: str = "") -> None:
         # imported only here, because only a wrong spec needs it
+        from xpc.compiler.suggest.converted_values import methods_with
         from xpc.compiler.suggest.known_names import known_choice
+        from xpc.compiler.suggest.likeness import typo_of
         from xpc.compiler.suggest.no_equivalent import advice, no_such_choice
 
         why = no_such_choice(BY_PATH[path].name, name)
         advised = advice(f"{BY_PATH[path].name} {name}", "")
-        near = None if why or advised else known_choice(BY_PATH[path], name, known) or nearest(name, known)
+        owners = methods_with(name) if path == "method.loss" else []
+        near = None if why or advised else known_choice(BY_PATH[path], name, known)
+        near = near or (None if why or advised or owners else typo_of(name, known))
+        why = why or (f"`{name}` is a loss of {', '.join(owners)}; " if owners and not near else "")
         edits = (Edit(at.span, near),) if near and at.typed == name else ()
         self.problems.report(
             "XP106",

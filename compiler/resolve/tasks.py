@@ -81,7 +81,7 @@ def _unknown(code: str, message: str, help: str, near: str | None, label: Label,
     typed = near if near.replace("_", "a").isalnum() and near[0].isalpha() else f'"{near}"'
     return report(
         code, message, evolve(label, text=f"did you mean `{near}`?"), help=f"write `{typed}`",
-        edits=(Edit(node.span, typed),),
+        edits=() if {*"|:@"} & {*label.typed} else (Edit(node.span, typed),),  # `"mmlu|5"` also states the shots
     )  # fmt: skip
 
 

@@ -32,13 +32,14 @@ from xpc.compiler.suggest.lines.shell import SHELL
 from xpc.compiler.suggest.lines.sources import SOURCES, rewrite_sources
 from xpc.compiler.suggest.lines.twice import join_clauses, join_edits, join_machines
 from xpc.compiler.suggest.lines.values import rewrite_values
-from xpc.compiler.suggest.meaning import choice, is_known, meaning
+from xpc.compiler.suggest.meaning import is_known, meaning
 from xpc.compiler.suggest.no_equivalent import advice, own_reason
 from xpc.compiler.suggest.numbers import rewrite_number
 from xpc.compiler.suggest.pasted import no_block, rewrite_options
 from xpc.compiler.suggest.pasted_blocks import EVERYTHING, clause_of, joined, of_one_clause
 from xpc.compiler.suggest.pasted_values import as_value
 from xpc.compiler.suggest.sentence import method_of
+from xpc.compiler.suggest.similar_choices import choice
 from xpc.compiler.suggest.tables import words_of
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.nearest import letters
@@ -260,7 +261,7 @@ def _call_of_python(name: str, start: int, call: Call, source: Source) -> Block 
         name = "quantization" if match["name"] == "BitsAndBytes" else name
     elif (chosen := _choice_of_class(call.name.text)) is not None:
         name, named = "training", (chosen,)
-    elif any(row.name == name and call.name.text in row.choices for row in schema.TABLE):
+    elif any(call.name.text in row.choices for row in schema.TABLE if row.name in (name, name.partition("_")[0])):
         return None  # a choice with an argument: `init = loftq(bits=4)`
     elif call.name.text != "dict":
         pairs = _settings(settings, source)

@@ -87,7 +87,7 @@ def converted(row: Setting, name: str, node: Value, typed: str) -> str | None:
         return f'file("{text}")'
     if kind == "sources" and isinstance(node, Ref) and ROWS.fullmatch(text):
         return _quoted(text)
-    if isinstance(node, String) and UNITS.fullmatch(text):
+    if isinstance(node, String) and not row.choices and UNITS.fullmatch(text):
         return text
     return None
 

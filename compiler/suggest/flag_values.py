@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from xpc.compiler.language import schema
 from xpc.compiler.suggest.converted_values import NO, NUMBER, SWITCHES, YES
 from xpc.compiler.suggest.known_names import known_choice
-from xpc.compiler.suggest.meaning import choice
+from xpc.compiler.suggest.lines.notations import is_legal, notation
+from xpc.compiler.suggest.similar_choices import choice
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.nearest import letters
 from xpc.grammar.tree import Call, Number, Value
@@ -37,7 +38,10 @@ def flag_setting(row: schema.Setting, node: Value, typed: str) -> str | None:
         return f"{row.name}(rank={typed})" if isinstance(node.value, int) and node.value > 1 and not bits else None
     if row.path in schema.ADAPTERS and (found := BITS.search(typed)) is not None:
         return "qlora" if "4" in found[0] else "lora(bits=8)"
-    named = ((one, known_choice(one, typed)) for one in schema.children(row.path))
+    if isinstance(node, Number):  # `sync_reference = 64`, `vllm = 0.5`
+        named = [(one, typed if is_legal(one, typed) else notation(one, typed)) for one in schema.children(row.path)]
+    else:
+        named = [(one, known_choice(one, typed)) for one in schema.children(row.path)]
     inner = [f"{row.name}({one.name}={known})" for one, known in named if known and typed not in (*YES, *NO, "default")]
     return inner[0] if len(inner) == 1 and not isinstance(node, Call) else None
 

@@ -59,13 +59,9 @@ def _without_unit(found: Diagnostic) -> Diagnostic:
     """Drop the edit of a finding about a number with a unit that its setting cannot have: `lr = 100 steps`,
     `save every 1000 samples`.
     """
-    if (
-        found.primary is None
-        or not found.edits
-        or not found.message.endswith(("` is two", " takes its value after `=`"))
-    ):
+    if found.primary is None or not found.message.endswith(("` is two", " takes its value after `=`")):
         return found
-    text, span = found.primary.source.text, found.edits[0].span
+    text, span = found.primary.source.text, (found.edits[0] if found.edits else found.primary).span
     counted = COUNTED.search(text[max(0, span.start - NEAR) : span.end])
     rows = [row for row in TABLE if counted is not None and row.name == counted["name"]]
     rows.sort(key=lambda row: row.path.count("."))
@@ -139,10 +135,11 @@ def _counted_words(found: Diagnostic) -> tuple[Diagnostic, Span] | None:
         return None
     message = f"a value is one word, and `{value} {' '.join(rest)}` is {len(rest) + 1} words"
     span = Span(start + before.start("value"), words.end())
-    if rest[0] in ("per", "a", "each") and rest[-1].removesuffix("s") in MACHINE:
+    of_batch = before["name"] in ("gbs", "micro", "accum")
+    if of_batch and rest[0] in ("per", "a", "each") and rest[-1].removesuffix("s") in MACHINE:
         help = f"write `micro={value}` for the sequences of one process, or the total as `gbs`"
         return evolve(found, message=message, help=help, edits=()), span
-    if rest == ["tokens"] and before["name"] in ("gbs", "micro", "accum"):
+    if rest == ["tokens"] and of_batch:
         help = f"write the tokens divided by `seq`: `{before['name']}` counts sequences"
         return evolve(found, message=message, help=help, edits=()), span
     if "per" in rest and rest[-1] == "epoch":
@@ -151,8 +148,10 @@ def _counted_words(found: Diagnostic) -> tuple[Diagnostic, Span] | None:
     if value[-1] in "kK" and before["name"] in OF_TOKENS:
         help = f"write {float(value[:-1]) * 1024:.0f}, {value[:-1]}Ki or {float(value[:-1]) * 1000:.0f}"
         return evolve(found, message=message, help=help, edits=()), span
-    counted = re.search(r"\d|\b(?:dozen|hundred|thousand|million|k|words|char\w*|letters|bytes)\b", " ".join(rest))
-    help = (counted and _takes(before["name"])) or f"leave `{' '.join(rest)}` out"
+    counted = re.search(
+        r"\d|\b(?:per|each|dozen|hundred|thousand|million|k|words|char\w*|letters|bytes)\b", " ".join(rest)
+    )
+    help = (counted and takes(before["name"])) or f"leave `{' '.join(rest)}` out"
     return evolve(found, message=message, help=help, edits=()), span
 
 
@@ -166,10 +165,10 @@ def _several_words(found: Diagnostic) -> Diagnostic:
     word = re.compile(r"[\w.-]+(?![\w.-]*[ \t]*[=({])").match(text, at, end)
     if before is None or found.edits or word is None or word[0] in NAMES:
         return found
-    return evolve(found, help=_takes(before["name"]) or found.help)
+    return evolve(found, help=takes(before["name"]) or found.help)
 
 
-def _takes(name: str) -> str:
+def takes(name: str) -> str:
     """The help that describes the legal values of a setting. "" if the settings with this name take other values."""
     from xpc.compiler.suggest.converted_values import legal as in_words
     from xpc.compiler.suggest.legal import example

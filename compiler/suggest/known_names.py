@@ -7,6 +7,7 @@ other tools use (other_names.toml).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 from functools import cache
 
@@ -16,6 +17,8 @@ from xpc.compiler.suggest import tables
 from xpc.compiler.suggest.likeness import KnownName, alphabet_of, parts, words
 from xpc.grammar.nearest import letters
 
+MODULES = re.compile(r"^(?:[A-Za-z_]\w*\.)+(?=[A-Za-z])")
+"""A pattern for what stands before the name of a class or of a member in Python: `torch.optim.`."""
 NEVER_LEGAL = ("strategy.activation_checkpointing",)
 """Settings that are in the language only so that a rule can refuse them with a reason."""
 
@@ -135,6 +138,10 @@ def known_choice(row: schema.Setting, text: str, legal: Collection[str] = ()) ->
     """The choice of a setting that `text` spells in another way; `legal` are those that are legal, if not all are. None
     if `text` spells no choice.
     """
-    typed, own = letters(text[:80]), {*words(text[:80])}
-    found = (name for name, phrase in spellings(row) if letters(phrase) == typed or {*words(phrase)} == own)
+    found = (
+        name
+        for one in (text[:80], MODULES.sub("", text[:80]))
+        for name, phrase in (*spellings(row), *((one, one) for one in legal))
+        if letters(phrase) == letters(one) or {*words(phrase)} == {*words(one)}
+    )
     return next((name for name in found if name in (legal or (name,))), None)

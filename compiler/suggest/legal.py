@@ -14,6 +14,7 @@ from xpc.compiler.language.items import Item
 from xpc.compiler.language.schema import BY_PATH, Setting, bare_choices
 from xpc.compiler.language.values import InvalidValue
 from xpc.compiler.suggest.converted_values import (
+    NO,
     SWITCHES,
     bounds,
     converted,
@@ -23,9 +24,9 @@ from xpc.compiler.suggest.converted_values import (
 from xpc.compiler.suggest.converted_values import legal as in_words
 from xpc.compiler.suggest.known_names import known_choice
 from xpc.compiler.suggest.lines.notations import holdout_help, notation
-from xpc.compiler.suggest.meaning import choice
 from xpc.compiler.suggest.no_equivalent import advice, no_such_choice, pair_advice
 from xpc.compiler.suggest.numbers import fraction
+from xpc.compiler.suggest.similar_choices import choice, open_setting
 from xpc.compiler.suggest.tables import examples, mapped, words_of
 from xpc.compiler.suggest.unset_values import ALREADY, SWITCHED_OFF, leave_out, null_value, unset_advice
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
@@ -100,8 +101,12 @@ def _unset_value(row: Setting, item: Item, node: Value | None, typed: str) -> He
     """The help for a value that means an absent setting, such as `keep = all`, or for which no_equivalent.txt says what
     to write instead.
     """
-    unset = unset_advice(row, typed) or (typed and advice(f"{row.name} {typed}", "")) or pair_advice(row.name, typed)
-    unset = unset or (holdout_help(typed) if row.path == "eval.split" else "")
+    unset = (
+        unset_advice(row, typed)
+        or (typed[:1] not in ("", "[") and advice(f"{row.name} {typed}", ""))
+        or pair_advice(row.name, typed)
+    )
+    unset = unset or (holdout_help(typed) if row.path in ("eval.split", "eval.data") else "")
     if row.path == "model.config" and typed.endswith((".yaml", ".yml", ".toml")):
         unset = "`config` is the config.json of a model; `xpc import FILE` reads another tool's configuration"
     counts = row.kind.name == "flag" and isinstance(node, Number) and typed not in ("0", "1")
@@ -160,7 +165,8 @@ def _choice(wrong: InvalidValue, row: Setting, item: Item, node: Ref, at: Label)
     from xpc.compiler.suggest.flag_values import offloaded
 
     corrected = partial(report, wrong.code, wrong.message, at)
-    one_of = "write one of " + ", ".join(row.choices)
+    file = ', or a file such as `file("chat_template.jinja")`' if row.kind.name == "template" else ""
+    one_of = f"write one of {', '.join(row.choices)}{file}"
     if node.name in ("auto", "default") and row.path not in AUTO:
         return corrected(help=f"{leave_out(row)}; or {one_of}")
     # offer no edit if arguments such as `(stage=3)` follow, because they may be illegal for the suggested value
@@ -185,7 +191,11 @@ def _choice(wrong: InvalidValue, row: Setting, item: Item, node: Ref, at: Label)
         return corrected(help=ALREADY[row.path, near or ""])
     near = near or (notation(row, node.name, at.source.text) if bare else None)
     if not near:
-        return report(wrong.code, wrong.message, Label(at.source, at.span), help=one_of)
+        off = lower in NO and row.default is None
+        help = f"leave `{row.name}` out, or {one_of}" if off else one_of
+        return report(wrong.code, wrong.message, Label(at.source, at.span), help=help)
+    if bare and (number := open_setting(row, node.name, near, at.source.text)):
+        return corrected(help=f"write `{row.name} {near}({number}=...)`")
     label = Label(at.source, at.span, f"did you mean `{near}`?")
     alone = stage is not None and stage["end"] is not None  # `stage` is the only argument
     span = Span(node.span.start, node.span.end + stage.end()) if stage is not None and alone else node.span
@@ -289,16 +299,20 @@ def legal(row: Setting, item: Item, node: Value | None) -> str:
         card = item.label.source.slice(node.what.span)
         return f"write `nodes {node.n.text}`, and `hardware N x {card}` for the GPUs of one node"
     if isinstance(node, Number) and node.unit == "%" and row.path == "optimizer.lr":
-        return f"write `lr = {typed[:-1]}`, without a percent sign: `lr` is the rate itself"
-    if isinstance(node, Number):
+        share = f"{float(typed[:-1].replace('_', '')) / 100:g}".replace("e-0", "e-")
+        return f"write `lr = {typed[:-1]}`, without a percent sign, or `lr = {share}` for {typed}"
+    if isinstance(node, Number) and row.kind.name != "flag":
         words = expected(row, row.name, typed)
         if words.startswith("one of "):
             return f"write {words}"
         such = "" if ":" in words else f", such as `{_form(row, example(row))}`"
         words = words.partition(" such as ")[0] if such else words
         return f"write {words}{such}" if words.startswith(("a ", "an ")) else words
+    if isinstance(node, Call) and node.name.text in row.choices:
+        return f"write `{_form(row, node.name.text)}`, which takes no arguments"
     if isinstance(node, String) and row.kind.name in ("file", "template"):
-        return f"write the text into a file, and its name here: `{_form(row, example(row))}`"
+        file = example(row) if row.kind.name == "file" else f'file("{row.name}.jinja")'
+        return f"write the text into a file, and its name here: `{_form(row, file)}`"
     return f"`{row.name}` takes {in_words(row)}, such as `{_form(row, example(row))}`"
 
 

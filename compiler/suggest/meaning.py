@@ -12,7 +12,7 @@ from operator import ne
 from xpc.compiler.language import schema
 from xpc.compiler.language.kinds import FLAG
 from xpc.compiler.suggest import no_equivalent as without
-from xpc.compiler.suggest.known_names import index, known, known_choice, spellings, vocabulary
+from xpc.compiler.suggest.known_names import index, known, vocabulary
 from xpc.compiler.suggest.likeness import (
     LETTERS,
     KnownName,
@@ -330,57 +330,3 @@ def _other_names() -> tuple[tuple[str, KnownName], ...]:
         (one, KnownName(typed, alphabet_of(typed), (), "", "", False, 0.0, False, parts(names.get(one, one))))
         for one, typed in found
     )
-
-
-def choice(row: schema.Setting, text: str) -> str | None:
-    """The choice of a setting that is written in another spelling: `flash2` for `flash_attention_2`. None if it is
-    unclear which choice is meant.
-    """
-    text = text[:80]
-    if row.path == "method":
-        # the name may be the class of a method, such as `DPOTrainer`
-        text = re.sub(r"(?<=\w)(?:Trainer|Config)$", "", text)
-    typed, own = letters(text), words(text)
-    same = known_choice(row, text) or known_choice(row, re.sub(r"^(?:[A-Za-z_]\w*\.)+(?=[A-Za-z])", "", text))
-    if same is not None:
-        return same  # only separators differ, so `llama-3.1` stands for `llama3.1`, and not for `llama3`
-    if own_reason(f"{row.name} {text}") is not None or text.lower() in ("true", "false"):
-        return None
-    if re.search(r"\w[(=]", text):
-        return None  # `"adamw(lr=1e-5)"` states more than a choice
-    if row.path == "strategy" and re.search("offload|cpu|nvme", typed) and typed != "offload":
-        return None  # `deepspeed_stage_2_offload` does not mean `zero2`, because `zero2` would lose the offload
-    inside = {name for name in row.choices if len(name) > 3 and any(c.isdecimal() for c in name) and name in typed}
-    if any(row.kind is FLAG and row.name in parts(text) and row.name not in inside for row in schema.TABLE):
-        return None  # `fp32-tf32` states more than `fp32`
-    staged = re.search(r"(?:^|[_.-])(?:z(?:ero)?|stage)_?([123])(?![0-9])", text.lower())
-    stage = staged if row.path == "strategy" else None
-    # the name may contain the stage alone, as `ds_z3_config.json` does
-    inside = inside or ({f"zero{stage[1]}"} if stage is not None else set())
-    if len(inside) == 1:
-        # the text contains one of the choices, as the file name `ds_config_zero3.json` contains `zero3`
-        return inside.pop()
-    begun = [
-        name
-        for name in row.choices
-        if len(typed) > 2 - any(map(str.isdigit, typed)) and letters(name).startswith(typed)
-    ]
-    if len(begun) == 1:
-        return begun[0]  # the name may abbreviate a reward, as `acc` abbreviates `accuracy`
-    if len(near := [name for name in row.choices if one_letter(text, name)]) == 1:
-        return near[0]
-    best, rank = None, 0.0
-    for name, phrase in spellings(row):
-        if another_number(typed, letters(phrase)) or another_number(typed, letters(name)):
-            continue
-        like = (
-            1.0
-            if typed == letters(phrase)
-            else max(word_likeness(own, words(phrase)), letter_likeness(typed, letters(phrase)))
-        )
-        like += 0.04 * (name == phrase)
-        if like >= ENOUGH and like >= rank:
-            # of two equally similar choices, return the first if it has the words of the text, and otherwise none
-            tie = like == rank and best != name
-            best, rank = (best if like >= SAME else None) if tie else name, like
-    return best

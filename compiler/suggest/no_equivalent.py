@@ -94,7 +94,7 @@ def advice(name: str, typed: str) -> str | None:
 
 def pair_advice(name: str, typed: str) -> str:
     """The help for two numbers that xpc writes as two settings: `epsilon = [0.2, 0.28]`. "" for any other value."""
-    two = re.fullmatch(r"[\[(]?\s*([\d.]+)[\s,]+([\d.]+)\s*[\])]?", typed)
+    two = re.fullmatch(r"[\[(]?\s*([\d.]+)[\s,/;:|-]+([\d.]+)\s*[\])]?", typed)
     both = "" if two is None else _table("instead").get(_letters(name) + "pair", "")
     return both if two is None else both.replace("{first}", two[1]).replace("{second}", two[2])
 

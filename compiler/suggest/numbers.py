@@ -8,9 +8,9 @@ from xpc.compiler.language.codes import report
 from xpc.compiler.language.schema import TABLE, Setting
 from xpc.compiler.suggest.known_names import known_choice
 from xpc.compiler.suggest.lines.notations import machines
-from xpc.compiler.suggest.meaning import choice
 from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, own_reason
 from xpc.compiler.suggest.registry_names import either
+from xpc.compiler.suggest.similar_choices import choice
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.record import evolve
 from xpc.grammar.scan import line_bounds

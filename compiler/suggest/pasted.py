@@ -17,11 +17,12 @@ from xpc.compiler.suggest.lines.machines import hardware_of
 from xpc.compiler.suggest.lines.nested import members
 from xpc.compiler.suggest.lines.rewriting import HEADER, Rewritten, body, rewritten_in
 from xpc.compiler.suggest.lines.shell import COMMAND, SHELL, command_help
-from xpc.compiler.suggest.meaning import choice, is_known, meaning
+from xpc.compiler.suggest.meaning import is_known, meaning
 from xpc.compiler.suggest.pasted_blocks import EVERYTHING, PastedBlock, block_at, heads, joined
 from xpc.compiler.suggest.pasted_values import NAMES, as_value
 from xpc.compiler.suggest.registry_names import YOUR_GPUS
 from xpc.compiler.suggest.sentence import method_of
+from xpc.compiler.suggest.similar_choices import choice
 from xpc.compiler.suggest.tables import words_of
 from xpc.compiler.suggest.unknown_names.case import REFERENCE
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label

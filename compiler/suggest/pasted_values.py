@@ -11,7 +11,7 @@ POWER = re.compile(
     r"(?P<sign>-?)(?P<exponent>\d+)"
 )
 """A pattern for a power of ten: `2 * 10^-5`, `10**-4`, `1e--5`."""
-NAMES = re.compile(r"[A-Za-z_][\w.]*(,[A-Za-z_][\w.]*)+")
+NAMES = re.compile(r"(?:[A-Za-z_][\w.]*(,[A-Za-z_][\w.]*)+|\d*\.\d+(,\d*\.\d+)+)")
 BARE = re.compile(
     r"[A-Za-z][\w.-]*|\d+ x [\w.-]+|\d[\d_]*(\.\d+)?([eE][+-]?\d+)?(%|Ki|Mi|[kMBsmhd]|[KMGT]i?B)?|\[.*\]|\".*\""
 )

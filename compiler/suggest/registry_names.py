@@ -222,7 +222,7 @@ def gpu(name: str) -> tuple[Guess, str]:
     typos = [one for one in registry.gpu_names() if letter_likeness(letters(name), letters(one)) >= 0.85]
     if typos:
         return Guess(tuple(typos[:MOST])), ""
-    if name.lower().removesuffix("s") in ("gpu", "card", "device", "cuda", "accelerator", "nvidia"):
+    if re.fullmatch("(?:gpu|card|device|cuda|accelerator|nvidia|auto|all|any|multi|default)s?", name.lower()):
         return Guess(()), f"write `hardware N x GPU`, {YOUR_GPU}"
     return Guess(()), "`xpc list gpus` prints the GPUs of the registry"
 

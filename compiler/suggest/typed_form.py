@@ -16,8 +16,9 @@ from xpc.compiler.suggest.converted_values import NUMBER, SWITCHES, YES, convert
 from xpc.compiler.suggest.known_names import NEVER_LEGAL, known_choice
 from xpc.compiler.suggest.legal import AUTO, ONE, answer, example
 from xpc.compiler.suggest.likeness import one_mistake, parts
-from xpc.compiler.suggest.meaning import SAME, Meaning, choice, is_known
+from xpc.compiler.suggest.meaning import SAME, Meaning, is_known
 from xpc.compiler.suggest.no_equivalent import advice, own_reason
+from xpc.compiler.suggest.similar_choices import choice
 from xpc.compiler.suggest.tables import unset, words_of
 from xpc.grammar.record import evolve
 from xpc.grammar.tree import Call, Count, List, Number, String, Value

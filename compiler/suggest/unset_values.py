@@ -10,6 +10,7 @@ from xpc.compiler.language.typed import show
 from xpc.compiler.suggest.converted_values import NO
 from xpc.compiler.suggest.known_names import known_choice
 from xpc.compiler.suggest.lines.choices import setting_span
+from xpc.compiler.suggest.lines.notations import NUMBERS
 from xpc.compiler.suggest.tables import mapped, unset
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.tree import Value
@@ -52,6 +53,9 @@ def unset_advice(row: Setting, typed: str) -> str:
     advice, *words = unset().get(row.path, [""])
     if typed in words or ("/" in words and "/" in typed) or (advice and typed in ("auto", "default")):
         return advice
+    number = row.kind.name in NUMBERS and row.kind.name != "every" and row.path not in mapped("off")
+    if number and row.default is None and typed in NO and typed.isalpha():
+        return f"leave `{row.name}` out: `{typed}` sets nothing"
     return "" if typed not in ("auto", "default") or row.choices else leave_out(row)
 
 
@@ -59,4 +63,5 @@ def leave_out(row: Setting) -> str:
     """The advice to leave a setting out. The setting then gets its default, or the value that xpc chooses."""
     if row.default is not None:
         return f"leave `{row.name}` out: its default is {show(row, row.default)}"
-    return f"leave `{row.name}` out: xpc chooses the value, and prints it"
+    text = row.kind.name in ("path", "name", "names", "text", "text_or_file", "file", "repository")
+    return f"leave `{row.name}` out" + ("" if text else ": xpc chooses the value, and prints it")

@@ -41,7 +41,7 @@ def _is_off_anyway(found: Diagnostic, problems: Sequence[Diagnostic]) -> bool:
     edit `lora(dora=false)` for `use_dora = false` would turn LoRA on.
     """
     form = OFF.fullmatch(found.edits[0].text.strip()) if len(found.edits) == 1 else None
-    if form is None or found.primary is None or form["head"] not in SWITCHES:
+    if form is None or found.primary is None or form["head"] not in (*SWITCHES, *ADAPTERS):
         return False
     text = found.primary.source.text
     names = "|".join(ADAPTERS) if form["head"] in ADAPTERS else form["head"]

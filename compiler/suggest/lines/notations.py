@@ -103,7 +103,7 @@ def _converted(row: Setting, value: str, text: str) -> str | None:
         return "[" + re.sub(r"\s*,\s*", '", "', value) + "]"
     if kind in LISTS:
         return _list(row, value)
-    if kind in ("choice", "template") and re.fullmatch(r"[\w .-]+", value):
+    if kind in ("choice", "template") and re.fullmatch(r"[\w ./-]+", value):
         return known_choice(row, value)
     if kind == "weighted":
         return _weighted(value)
@@ -115,7 +115,7 @@ def holdout_help(typed: str) -> str:
     share = notation(BY_PATH["data.holdout"], typed) or (typed if re.fullmatch(r"\d+%?", typed) else "")
     if share.endswith("%") and float(share[:-1]) > 50:  # the share of the training rows
         share = f"{100 - float(share[:-1]):g}%"
-    return f"write `data(holdout={share})` outside of `eval`: `split` takes a name" if share else ""
+    return f"write `data(holdout={share})` outside of `eval`, which keeps training rows apart" if share else ""
 
 
 def machines(typed: str) -> list[str]:
@@ -154,7 +154,7 @@ def _number(row: Setting, value: str, text: str) -> str | None:
     if result is None or (PLAIN.fullmatch(value) and not (row.kind.name in (*SHARED, "share") and result < 1)):
         return value
     point = re.sub(r"^(\d),(?=\d+$)(?!\d{3}$)", r"\1.", value)
-    if PLAIN.fullmatch(point) and row.kind.name not in SHARED:
+    if PLAIN.fullmatch(point) and row.kind.name not in (*SHARED, "share"):
         return point  # `0,00001`
     least = 0.005 if row.kind.name == "real_or_share" else 0
     small = row.kind.name in (*SHARED, "share") and least <= result < 1

@@ -16,11 +16,11 @@ from xpc.compiler.suggest.converted_values import REPOSITORY, ROWS
 from xpc.compiler.suggest.lines.lists import REWARDS, list_of_rewards
 from xpc.compiler.suggest.lines.nested import members_of_yaml
 from xpc.compiler.suggest.lines.rewriting import body, findings_in, replaced, rewritten_in
-from xpc.compiler.suggest.meaning import choice
 from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT
 from xpc.compiler.suggest.pasted import of_members
 from xpc.compiler.suggest.pasted_values import as_value
 from xpc.compiler.suggest.sentence import method_of
+from xpc.compiler.suggest.similar_choices import choice
 from xpc.compiler.suggest.tables import mapped, words_of
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.nearest import letters

@@ -36,6 +36,7 @@ def arithmetic(text: str) -> float | None:
     if re.fullmatch(r"0x[0-9a-fA-F]{1,12}", text):
         return int(text, 16)
     text = re.sub(r"10(?=[⁻⁰¹²³⁴⁵⁶⁷⁸⁹])", "10**", text).translate(TYPOGRAPHIC)
+    text = re.sub(r"(?<=\d)(?:,000)+$", lambda zeros: zeros[0].replace(",", ""), text)
     text = re.sub(r"(?<=\d),(?=\d{3}\b(?!,?\d))", "", re.sub(r"^(\d),(?=\d+(?:e-\d+)?$)(?!\d{3}$)", r"\1.", text))
     text = re.sub(r"(?<=\d)[ \t]*[xX][ \t]*(?=\d)", "*", text.replace("^", "**"))
     if not re.fullmatch(r"(?:sqrt(?=\()|[\d_\s.eE+*/()<-])+", text):

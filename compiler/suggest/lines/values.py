@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 
 from xpc.compiler.language import schema
+from xpc.compiler.suggest.joined_values import takes
 from xpc.compiler.suggest.lines.notations import (
     LISTS,
     NUMBERS,
@@ -20,7 +21,7 @@ from xpc.compiler.suggest.lines.notations import (
 )
 from xpc.compiler.suggest.lines.rewriting import findings_in, replaced
 from xpc.compiler.suggest.meaning import is_known, meaning
-from xpc.compiler.suggest.registry_names import either
+from xpc.compiler.suggest.registry_names import either, gpu
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label
 from xpc.grammar.parse import parse
 from xpc.grammar.record import evolve
@@ -42,6 +43,7 @@ LENGTH = re.compile(r"(?<=for)[ \t]+(?P<amount>\S(?:[^=\n]{0,20}\S)?)(?P<sign>[ 
 ONE_OF_SEVERAL = r"\d[\d.]*(?:e[+-]?\d+)?"
 SEPARATOR = r"(?:[ \t]*[,;|][ \t]*|[ \t]+(?:or|and|-)[ \t]+|(?<![eE])-)"
 SEVERAL = re.compile(rf"(?!\d+-\d+-){ONE_OF_SEVERAL}(?:{SEPARATOR}{ONE_OF_SEVERAL})+")
+NAMES = re.compile(r"[A-Za-z_][\w.-]*(?:[ \t]*,[ \t]*[A-Za-z_][\w.-]*)+")
 PLAIN = ("int", "path", "choice", "choices", "hardware")
 """Kinds of clauses whose value follows without `=`: `nodes 2`, `save \"out\"`."""
 UNKNOWN = ("XP101", "XP102")
@@ -73,12 +75,29 @@ def rewrite_values(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
                 out = replaced(out, inside, _rewritten(inside[0], name, source, span, form, called is True))
             elif assigned and SEVERAL.fullmatch(typed) and all(row.kind.name in NUMBERS for row in _rows(name)):
                 out = replaced(out, inside, _sweep(inside[0], name["name"], source, span))
-            elif name["name"] == "split" and (help := holdout_help(typed)):
-                out = replaced(out, inside, evolve(inside[0], primary=Label(source, span), help=help, edits=()))
-            elif name["name"] == "hardware" and len(forms := machines(typed)) > 1:
-                help = f"write {either(f'hardware {one}' for one in forms)}"
+            elif inside[0].code != "XP112" and (
+                help := _unclear(name["name"], typed, source.text[start : name.start()])
+            ):
                 out = replaced(out, inside, evolve(inside[0], primary=Label(source, span), help=help, edits=()))
     return out
+
+
+def _unclear(name: str, typed: str, before: str) -> str:
+    """The help for a value that has no single form: a number as a split, several names where one is possible, or a GPU
+    that is not in the registry. "" for any other value.
+    """
+    if name != "hardware":
+        one = not {*"({"} & {*before} and all(
+            row.kind.name in ("name", "text", "choice") for row in schema.TABLE if row.name == name
+        )
+        return (holdout_help(typed) if name == "split" else "") or (
+            takes(name) if one and NAMES.fullmatch(typed) else ""
+        )
+    if len(forms := machines(typed)) > 1:
+        return f"write {either(f'hardware {one}' for one in forms)}"
+    card = re.fullmatch(r"\d+ x ((?!x-)[A-Za-z][\w. -]*)", by_patterns("hardware", "hardware", typed))
+    why = "" if card is None or forms or " x " not in typed else gpu(card[1].replace(" ", "-"))[1]
+    return f"`{card[1]}` is not a GPU of the registry: {why}" if card is not None and why else ""
 
 
 def _is_called(name: re.Match[str], before: str, inside: Sequence[Diagnostic]) -> bool | None:
@@ -159,7 +178,7 @@ def _rows_of(name: str, assigned: bool) -> list[schema.Setting]:
     rows = [one for one in (*schema.TABLE, *schema.SOURCE_SETTINGS.values()) if one.name == name]
     known = meaning(name, exact=True) if assigned and not rows else None
     row = None if known is None or known.value else schema.BY_PATH.get(known.path)
-    return rows or ([] if row is None or row.kind.name not in (*NUMBERS, "reals", "duration") else [row])
+    return rows or ([] if row is None or row.kind.name not in (*NUMBERS, "reals", "duration", "rope") else [row])
 
 
 def _lines(problems: Sequence[Diagnostic]) -> Iterator[tuple[Source, int, int]]:

@@ -100,7 +100,8 @@ def _of_the_adapter(unknown: UnknownName, found: Suggestion) -> Suggestion:
     adapter, old = parts(unknown.name[:80] + " lora")[0], re.compile(r"\blora\(")
     if adapter not in schema.ADAPTERS or adapter == "lora":
         written = WRITTEN.search(unknown.label.source.text)
-        adapter = written[1] if written is not None and (written[1] == "qlora" or adapter != "lora") else "lora"
+        own = "qlora" if "double_quant" in found.help else "lora"  # only a base of 4 bits has scales to quantize
+        adapter = written[1] if written is not None and (written[1] == "qlora" or adapter != "lora") else own
     edit = found.edit and old.sub(f"{adapter}(", found.edit)
     text, help = (old.sub(f"{adapter}(", one) for one in (found.text, found.help))
     return evolve(found, text=text, help=help, edit=edit)

@@ -15,10 +15,11 @@ from xpc.compiler.suggest.extra_form import extra_suggestion
 from xpc.compiler.suggest.flag_values import flag_setting, head_choice, setting_of_choice
 from xpc.compiler.suggest.known_names import NEVER_LEGAL, known_choice
 from xpc.compiler.suggest.likeness import parts
-from xpc.compiler.suggest.meaning import SAME, Meaning, choice, meaning
+from xpc.compiler.suggest.meaning import SAME, Meaning, meaning
 from xpc.compiler.suggest.no_equivalent import advice, without_equivalent
 from xpc.compiler.suggest.registry_names import either
 from xpc.compiler.suggest.sentence import named_outside
+from xpc.compiler.suggest.similar_choices import choice
 from xpc.compiler.suggest.tables import mapped, words_of
 from xpc.compiler.suggest.typed_form import by_word_or_value, clause_line, intended_value, written
 from xpc.compiler.suggest.unknown_names.case import Case, first_answer, is_in, settings_of

@@ -11,18 +11,19 @@ from xpc.compiler.language.kinds import BLOCK, FLAG
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.schema import Setting
 from xpc.compiler.suggest.components import head_word
-from xpc.compiler.suggest.converted_values import YES, methods_with
+from xpc.compiler.suggest.converted_values import LENGTH, YES, methods_with
 from xpc.compiler.suggest.legal import example
 from xpc.compiler.suggest.likeness import parts, words
 from xpc.compiler.suggest.meaning import Meaning, meaning
 from xpc.compiler.suggest.registry_names import YOUR_GPU
 from xpc.compiler.suggest.sentence import method_of, named_by_value, output_folder, sentence
-from xpc.compiler.suggest.typed_form import clause_line, decided_value, other_beta, typed
+from xpc.compiler.suggest.similar_choices import open_setting
+from xpc.compiler.suggest.typed_form import clause_line, decided_value, intended_value, other_beta, typed
 from xpc.compiler.suggest.unknown_names.case import Case, first_answer, is_in, settings_of
 from xpc.compiler.suggest.unknown_names.data_names import IN_ORDER, ONLINE, columns_of
 from xpc.compiler.suggest.unknown_names.guess import TYPO
 from xpc.compiler.suggest.unknown_names.wrong_value import wrong_value
-from xpc.compiler.suggest.unset_values import ALREADY
+from xpc.compiler.suggest.unset_values import ALREADY, NULLS
 from xpc.grammar.record import evolve, record
 from xpc.grammar.tree import List, Number, Ref, String
 
@@ -60,6 +61,7 @@ def _of_setting(case: Guessed) -> Suggestion:
         _done_anyway,
         _kind_of_rows,
         _scaling_without_its_factor,
+        _choice_without_its_number,
         _several_values,
         _adapter_as_a_value,
         _of_another_method,
@@ -115,11 +117,12 @@ def _no_setting(case: Case, guess: Meaning, row: Setting | None) -> Suggestion:
     """Handle a name that means a part of the first line (`num_epochs`), a part of a data source (`subset`), or a clause
     (`evals`).
     """
-    if row is not None and case.node is not None and not re.match(r'["-]*[\d.]', case.typed):  # `limit_steps = false`
-        return case.says("the first line has the length of the run, such as `for 3 epochs`")
+    text, length = case.typed.strip('"').lower(), "the first line has the length of the run, such as `for 3 epochs`"
     # `max_steps = -1` means no limit, so it states no length
-    if row is not None and isinstance(case.node, Number) and case.node.value <= 0:
-        return case.says(f"leave `{case.name}` out: the first line has the length of the run, such as `for 3 epochs`")
+    if row is not None and (text in NULLS or (isinstance(case.node, Number) and case.node.value <= 0)):
+        return case.says(f"leave `{case.name}` out: {length}")
+    if row is not None and text and not LENGTH.fullmatch(text) and intended_value(row, case.unknown) is None:
+        return case.says(length)  # `epochs = full`
     form = sentence(case.unknown, guess, row)
     if guess.path.startswith("data."):
         return case.says(f"write `{form}`{_at_a_source(case.clause)}", f"did you mean `{form}`?")
@@ -308,6 +311,13 @@ def _scaling_without_its_factor(case: Guessed) -> Suggestion | None:
     """Handle another tool's name for `rope` with a kind of scaling, but without the factor: `rope_scaling = yarn`."""
     bare = case.row.path == "model.rope" and case.text in case.row.choices and len(case.name) > 5
     return case.says(f"write `rope={case.text}(factor=4)`, with your factor") if bare else None
+
+
+def _choice_without_its_number(case: Guessed) -> Suggestion | None:
+    """Handle a choice whose name mentions a number that is missing: `optim = sgd_momentum`."""
+    head = case.row.head and case.node is not None and case.value in case.row.choices
+    number = open_setting(case.row, case.text, case.value or "", case.unknown.label.source.text) if head else ""
+    return case.says(f"write `{case.row.name} {case.value}({number}=...)`") if number else None
 
 
 def _adapter_as_a_value(case: Guessed) -> Suggestion | None:
