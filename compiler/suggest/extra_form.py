@@ -13,7 +13,7 @@ from xpc.compiler.language.extras import MAPPING, ONLY_FSDP1, legal_names, wrong
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.values import plain_value
 from xpc.compiler.suggest.likeness import canonical, parts
-from xpc.compiler.suggest.tables import extra_aliases
+from xpc.compiler.suggest.tables import extra_aliases, words_of
 from xpc.grammar.nearest import letters
 from xpc.grammar.record import record
 from xpc.grammar.tree import Value
@@ -49,8 +49,9 @@ def extra_suggestion(unknown: UnknownName, message: str) -> Suggestion | None:
         why = "a bundle states a value for `auto`" if chosen else "every bundle has this value"
         return Suggestion("XP101", message, help=f"leave `{unknown.name[:60]}` out: {why}")
     elsewhere = unknown.clause not in (None, "strategy", "precision")
-    if found is None or (found.library != "trl" and elsewhere and len(parts(unknown.name)) < 2):
-        return None  # a name such as `debug` in an unrelated block does not mean DeepSpeed's argument
+    general = len(parts(unknown.name)) < 2 or words_of("general").issuperset(parts(unknown.name))
+    if found is None or (found.library != "trl" and elsewhere and general):
+        return None  # `debug` and `output_file` in an unrelated block do not mean DeepSpeed's arguments
     outside = f" outside of `{unknown.clause}`" if unknown.clause else ""
     library = {"trl": "TRL's own", "accelerate": "accelerate's own", "deepspeed": "DeepSpeed's own"}[found.library]
     reader = f", which `method {found.method}` reads" if found.method else READERS.get(found.library, "")
@@ -74,6 +75,7 @@ def _is_so_already(found: ExtraArgument, unknown: UnknownName) -> bool:
     if unknown.node is None or found.library != "trl":
         return False
     config, value = stack.config(found.method or "sft"), plain_value(unknown.node)
+    value = {"True": True, "False": False}.get(str(value), value)  # as Python writes them
     base = stack.base_arguments(config).get(found.name, ...)
     if base is None and str(value).lower() in ("no", "none", "off"):
         return True

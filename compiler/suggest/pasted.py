@@ -261,6 +261,9 @@ def _keyword(text: str, at: int, start: int, end: int) -> re.Match[str] | None:
     """Match `name = value` around the position `at`, if the character there is a comma, a quote or a slash. The match
     is the text from `start` to `end` or, if this text does not match, the word around `at`.
     """
+    listed = AFTER_NAME.fullmatch(text, start, end)
+    if listed is not None and listed["one"][:1] != "[" and is_known(listed["name"]):
+        return listed
     if text[at : at + 1] not in ("'", "/", ","):
         return None
     first = max(text.rfind(blank, start, at) for blank in " \t\n") + 1
@@ -273,8 +276,7 @@ def _keyword(text: str, at: int, start: int, end: int) -> re.Match[str] | None:
             r"[^\"'\[{].*[,=].*[^,]", found["one"]
         ):  # this condition excludes numbers such as `4,096`
             return found
-    listed = AFTER_NAME.fullmatch(text, start, end)
-    return listed if listed is not None and is_known(listed["name"]) else None
+    return None
 
 
 def flags_of(text: str, at: int, end: int) -> list[Option]:

@@ -106,7 +106,7 @@ def _named(unknown: UnknownName, nothing: str) -> str:
     """Write the name of a model or dataset as in the first line, where the name of a file has quotes. If there is no
     name, returns the argument `nothing`, such as `MODEL`.
     """
-    text = (unknown.typed or "").strip('"')
+    text = re.sub(r'^\["?([^",]+)"?\]$', r"\1", (unknown.typed or "").strip('"'))  # `data_files = ["rows.jsonl"]`
     if not text or text[:1] in "[{":
         return nothing
     if FILES.fullmatch(text) or unknown.name in ("path", "dir", "folder") or text.partition("/")[0] in OUTPUT_ROOTS:

@@ -78,6 +78,7 @@ were in the list from the beginning.
       2nd list  92.4 % of 144            1
       3rd list  90.6 % of 127            2
       4th list  87.9 % of 132            3
+      5th list  86.7 % of 120            5
     58          90.0 % of 100            3       (values; five lists; only the rows that were wrong are in this file)
       2nd list  87.7 % of 114            1
       3rd list  80.0 % of 105            4

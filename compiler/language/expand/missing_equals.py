@@ -146,6 +146,9 @@ def stray_value(clause: str, typed: str, rows: bool, written: Collection[str]) -
         f"{row.name}={typed}" for row in schema.children(clause) if row.kind.name in SHARES and row.path not in written
     ]
     shares += [f"data(holdout={typed})` outside of `eval"] if clause == "eval" and "data.holdout" not in written else []
+    if clause == "strategy" and re.match('"(?:full_shard|shard_grad_op|auto_wrap)', typed):
+        form = "strategy fsdp(offload=cpu)" if "offload" in typed else "strategy fsdp"
+        return f"{typed} is a value without a setting", f"write `{form}`, without {typed}", None
     if clause == "model":
         named = typed[1:-1] if re.fullmatch(r'"[\w.-]+/[\w.-]+"', typed) else typed
         help = f"write `train {named} on DATA`: the first line names the model"

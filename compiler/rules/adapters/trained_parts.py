@@ -209,7 +209,7 @@ def no_such_module(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.location(path),
             f"{spec.model.name} has no module `{missing[0][:60]}`",
-            write(f"{name} = [{', '.join(better)}]"),
+            f"write `{name} = [{', '.join(better)}]`",  # no edit: it would train other modules than the spec names
             (spec.model.label,),
         )
     within, known_paths = spec.get("lora.within"), module_paths(spec)

@@ -315,6 +315,9 @@ def _unwrapped(line: str) -> list[Pair] | None:
     text = NOTE.sub("", text) if text.count('"') % 2 == 0 else text
     if not line.endswith("`"):  # a point before a backtick belongs to the value
         text = re.sub(r"[ \t]*(?:\\|;|[ \t]\.|(?<=[A-Za-z\]\"'])\.)$", "", text.rstrip())
+    clock = SPACED.fullmatch(text)  # `walltime 12:00:00`
+    if clock is not None and re.fullmatch(r"(?:\d+-)?\d+(?::\d\d)+", clock["value"]):
+        return [Pair(_bare(clock["name"]), _value(clock["value"]))]
     pair = PAIR.fullmatch(text) or (SPACED.fullmatch(text) if spoken else None)
     if pair is None:
         return None

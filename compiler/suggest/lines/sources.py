@@ -154,7 +154,8 @@ def _parts(match: re.Match[str]) -> list[dict[str, str]]:
     if any("%" in one for one in shares):  # `a = 0.7, b = 30%`
         shares = [one if "%" in one else f"{float(one) * 100:g}%" for one in shares]
         out = [{**one, "share": share} for one, share in zip(out, shares, strict=False)]
-    return out if 1 < len(out) <= MOST and len(shares) in (0, len(out)) else []
+    fewest = 1 if match["block"] and match["name"] != "data" else 2  # `dataset_mixer { me/rows = 1.0 }`
+    return out if fewest <= len(out) <= MOST and len(shares) in (0, len(out)) else []
 
 
 def _items(text: str) -> list[dict[str, str]]:
@@ -213,8 +214,9 @@ def _written(source: Source, span: Span, items: Sequence[Mapping[str, str]]) -> 
     unknown += [one["format"] for one, known in zip(items, formats, strict=True) if "format" in one and not known]
     unclear = bool(unknown) or (any("share" in one for one in items) and not shares)
     refs = [_reference(one) for one in items]
+    part = [f"take = {100 * shares:.4g}%"] if len(items) == 1 and 0 < shares < 1 else []
     settings = [
-        [*_settings(one, shares), *([f"format = {format}"] if format else [])]
+        [*part, *_settings(one, shares * (len(items) > 1)), *([f"format = {format}"] if format else [])]
         for one, format in zip(items, formats, strict=True)
     ]
     train = parse(source)[0].train
@@ -223,7 +225,7 @@ def _written(source: Source, span: Span, items: Sequence[Mapping[str, str]]) -> 
     rest = f"; `{unknown[0][:40]}`: see `xpc explain data`" if unknown else ""
     if len(items) == 1 and (not data or registry.find_dataset(data) or "/" in data):
         inner = ", ".join(one.replace(" = ", "=") for one in settings[0])
-        form = f"data({inner})" if inner else ""
+        form = f"{'SOURCE' if part else 'data'}({inner})" if inner else ""
         if _canonical(data) != named[0]:
             return f"write `train MODEL on {refs[0]}`{f', and `{form}`' if form else ''}{rest}", ()
         edit = Edit(span, form) if form else Edit(Span(span.start - 1, span.end), "")
