@@ -87,8 +87,8 @@ def _similar_choice(row: schema.Setting, text: str) -> str | None:
         if typed == letters(phrase):
             like = 1.0
         else:  # `local_state_dict` is no misspelt `full_state_dict`
-            near = not has_another_word(stated, parts(phrase)) and letter_likeness(typed, letters(phrase))
-            like = max(word_likeness(own, words(phrase)), near)
+            typo = 0.0 if has_another_word(stated, parts(phrase)) else letter_likeness(typed, letters(phrase))
+            like = max(word_likeness(own, words(phrase)), typo)
         like += 0.04 * (name == phrase)
         if like >= ENOUGH and like >= rank:
             # of two equally similar choices, return the first if it has the words of the text, and otherwise none
