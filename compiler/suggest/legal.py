@@ -101,15 +101,11 @@ def _unset_value(row: Setting, item: Item, node: Value | None, typed: str) -> He
     """The help for a value that means an absent setting, such as `keep = all`, or for which no_equivalent.txt says what
     to write instead.
     """
-    unset = (
-        unset_advice(row, typed)
-        or (typed[:1] not in ("", "[") and advice(f"{row.name} {typed}", ""))
-        or pair_advice(row.name, typed)
-    )
+    unset = unset_advice(row, typed) or (typed and advice(f"{row.name} {typed}", "")) or pair_advice(row.name, typed)
     unset = unset or (holdout_help(typed) if row.path in ("eval.split", "eval.data") else "")
     if row.path == "model.config" and typed.endswith((".yaml", ".yml", ".toml")):
         unset = "`config` is the config.json of a model; `xpc import FILE` reads another tool's configuration"
-    counts = row.kind.name == "flag" and isinstance(node, Number) and typed not in ("0", "1")
+    counts = row.kind.name == "flag" and isinstance(node, Number) and not node.unit and typed not in ("0", "1")
     help = unset or (advice(row.name, typed) if counts else None)  # `shuffle = 42`
     return (help,) if help else None
 

@@ -233,8 +233,8 @@ def gpus_named(name: str) -> Guess:
     """
     name = name.lower()
     known = registry.find_gpu(name) or registry.find_gpu(name.removesuffix("s"))
-    if known is not None:
-        return Guess((known.name,), certain=True)
+    if known is not None or name == "cpu":
+        return Guess((name if known is None else known.name,), certain=True)
     kinds = [one for one in registry.gpu_names() if one.startswith(f"{name.removesuffix('s')}-")]
     return Guess(tuple(kinds[:MOST]))
 

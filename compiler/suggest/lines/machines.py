@@ -33,7 +33,7 @@ MACHINES = re.compile(
     rf"(?P<nodes>\d+){NODE}(?:[ \t]*[x*,]|[ \t]+of|[ \t]+with|[ \t]+each|[ \t]+having)?[ \t]*(?P<each>\d+)[ \t]*"
     rf"(?:x[ \t]*)?(?P<gpu>{GPU})(?:[ \t]+gpus?)?(?:[ \t]+each)?|"
     rf"(?P<all>\d+)[ \t]*x?[ \t]*(?P<card>{GPU})(?:[ \t]*,|[ \t]+on|[ \t]+over|[ \t]+across)?[ \t]*(?P<over>\d+){NODE}|"
-    rf"(?P<first>\d+)[ \t]*x[ \t]*(?P<type>{GPU})(?:[ \t]+x[ \t]+|[ \t]*\*[ \t]*)(?P<times>\d+)|"
+    rf"(?P<first>\d+)[ \t]*x[ \t]*(?P<type>{GPU})(?:[ \t]+x[ \t]+|[ \t]*\*[ \t]*)(?P<times>\d+)(?:{NODE})?|"
     r"(?P<count>\d+)[ \t]*x?[ \t]*(?:gpus?|cards?|devices?))[ \t]*(?:#.*)?$"
 )
 """Matches `hardware` lines in other notations, such as `hardware 2 nodes of 8 H100`, and lines without the name of a
