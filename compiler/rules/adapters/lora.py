@@ -8,14 +8,14 @@ from xpc.compiler.language.schema import path_of
 from xpc.compiler.language.setting import FlagPath
 from xpc.compiler.registry.linear_layers import HEADS
 from xpc.compiler.rules.adapters.layers import READ_BY_THE_KERNEL, STATE_SPACES, adaptable
-from xpc.compiler.rules.adapters.module_names import missing_layer
+from xpc.compiler.rules.adapters.module_names import contains, missing_layer
 from xpc.compiler.rules.core.conditions import adapters, fused_loss
 from xpc.compiler.rules.core.modules import EMBEDDINGS
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.rules.optimizer.requirements import CONVOLUTIONS
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks.fused_experts import names
-from xpc.compiler.stacks.modules import LORA, ends, last_names, paths, possible
+from xpc.compiler.stacks.modules import LORA, ends, last_names, numbered, paths, possible
 
 WHEN = adapters
 
@@ -126,8 +126,8 @@ def adapter_on_head(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP455", "adapter-without-a-module")
 def no_module(spec: Spec) -> Iterator[Finding]:
-    """`targets` must name modules that the model has and that can have an adapter. xpc knows these modules for every
-    registered family on each stack. If the experts of a mixture are one stacked parameter, `targets` may still name
+    """`targets` must name modules that the model has and that can have an adapter, each of them inside of `within`, if
+    the spec states it. xpc knows these modules for every registered family on each stack. If the experts of a mixture are one stacked parameter, `targets` may still name
     their layers (`gate_proj`): PEFT converts such names.
 
     Why it is bad: a module that does not exist gets no adapter.
@@ -156,6 +156,7 @@ def no_module(spec: Spec) -> Iterator[Finding]:
         if not (ends(one, legal) or _has_its_own_rule(spec, one, known)) or (ends(one, never) and ends(one, legal))
     ]
     if not missing:
+        yield from _outside(spec, targets, legal)
         return
     kept = [one for one in targets if one not in missing]
     converted = () if not spec.low_rank else names(spec.stack, family)
@@ -182,6 +183,20 @@ def no_module(spec: Spec) -> Iterator[Finding]:
         (spec.model.label,),
         replace=better if certain else None,
     )
+
+
+def _outside(spec: Spec, targets: Sequence[str], legal: tuple[str, ...]) -> Iterator[Finding]:
+    """Report targets that the model has, but not inside of `within`."""
+    within = str(spec.get("lora.within") or "")
+    inside = [one for one in targets if any(numbered(path, one, within) for path in legal)]
+    outside = [one for one in targets if one not in inside and ends(one, legal)]
+    if outside and contains(within, legal):  # XP466 reports a `within` that the model lacks
+        yield Finding(
+            spec.location("lora.targets"),
+            f"{spec.model.name} has no module `{outside[0][:60]}` inside of `{within[:60]}`",
+            write(f"targets = [{', '.join(inside)}]", ", or leave `within` out") if inside else "leave `within` out",
+            (spec.label("lora.within"),),
+        )
 
 
 def _better(spec: Spec, targets: Sequence[str], kept: list[str], legal: tuple[str, ...]) -> tuple[str, bool]:
