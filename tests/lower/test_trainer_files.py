@@ -154,6 +154,7 @@ ORDER = {
         "LossDivision",
         "WeightDtypes",
         "Streaming",
+        "LossMask",
         "Rope",
         "Muon",
         "ContinuedAdapter",

@@ -127,8 +127,8 @@ def adapter_on_head(spec: Spec) -> Iterator[Finding]:
 @rule("XP455", "adapter-without-a-module")
 def no_module(spec: Spec) -> Iterator[Finding]:
     """`targets` must name modules that the model has and that can have an adapter, each of them inside of `within`, if
-    the spec states it. xpc knows these modules for every registered family on each stack. If the experts of a mixture are one stacked parameter, `targets` may still name
-    their layers (`gate_proj`): PEFT converts such names.
+    the spec states it. xpc knows these modules for every registered family on each stack. If the experts of a mixture
+    are one stacked parameter, `targets` may still name their layers (`gate_proj`): PEFT converts such names.
 
     Why it is bad: a module that does not exist gets no adapter.
 

@@ -52,6 +52,17 @@ def test_tokens_are_counted_before_they_are_cut(capsys: pytest.CaptureFixture[st
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(("column", "masked"), [("completion_mask", 0), ("assistant_masks", 0), ("labels", -100)])
+def test_an_evaluation_set_without_a_learned_token_stops_the_run(column: str, masked: int) -> None:
+    """Before TRL 1, trainers keep such rows, and eval_loss would be nan."""
+    bundle = bundle_of("/b", plan("tiny", [source("d.jsonl")]))
+    sets = {name: datasets.Dataset.from_dict({column: [[masked, one]] * 3}) for name, one in (("a", 7), ("b", masked))}
+    LossMask().trainer_made(bundle, SimpleNamespace(eval_dataset=sets["a"]), None)
+    for found, where in ((sets, " in b:"), (sets["b"], ":")):
+        with pytest.raises(RunError, match=f"nothing is left to evaluate{where}"):
+            LossMask().trainer_made(bundle, SimpleNamespace(eval_dataset=found), None)
+
+
 @pytest.mark.parametrize(("begin", "tokens"), [(None, 12), (7, 14)])
 def test_kto_adds_tokens_after_it_has_tokenized(begin: int | None, tokens: int) -> None:
     """KTO of trl before 1.0 adds a begin token to a prompt and an end token to an answer, unless they are there."""
