@@ -53,6 +53,16 @@ def modulated(run: Any) -> dict[str, Any]:
     return {"read": _difference(run, larger) > 1e-7}
 
 
+def coefficient(run: Any) -> dict[str, Any]:
+    """Whether `f_alpha_divergence_coef` changes the loss of the first batch."""
+
+    def other(trainer: Any) -> None:
+        trainer.f_alpha_divergence_coef = 0.9  # trl 1
+        trainer.f_divergence_params = {"alpha_divergence_coef": 0.9}  # older trl
+
+    return {"read": _difference(run, other) > 1e-7}
+
+
 def _difference(run: Any, change: Callable[[Any], None]) -> float:
     """By how much a change of the trainer changes the loss of the first batch."""
     trainer = run.trainer

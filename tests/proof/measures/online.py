@@ -271,6 +271,19 @@ def _joined(batch: Any, kind: str) -> Any:
     return torch.cat([batch[f"prompt_{kind}"], batch[f"completion_{kind}"]], dim=1)
 
 
+def scaled(run: Any) -> dict[str, Any]:
+    """Whether `scale_rewards` changes the advantages, if every reward is 0 or 100."""
+    trainer, found = run.trainer, []
+    rewards = [lambda completions, **given: [100.0 * (at % 2) for at in range(len(completions))]]
+    trainer.reward_funcs = rewards * len(trainer.reward_funcs)
+    trainer.model.train()
+    for scale in ("none", "group"):
+        trainer.scale_rewards, trainer._buffered_inputs = scale, None
+        batch = trainer._prepare_inputs(next(iter(trainer.get_train_dataloader())))
+        found.append(batch["advantages"].abs().max().item())
+    return {"read": abs(found[0] - found[1]) > 1e-3}
+
+
 def advantages(run: Any) -> dict[str, Any]:
     """Whether advantages grow with the rewards. The rewards are 0 and 100, so their standard deviation is about 50.
     Advantages that are divided by this standard deviation stay near 1.

@@ -55,6 +55,8 @@ PROOFS: tuple[Proof, ...] = (
     Proof("G67", "XP628", at="init", measure="online.reproduced", expect={"same": False}),
     Proof("G54", "XP679", at="init", measure="online.clipped", expect={"clips": False}),
     Proof("G68", "XP613", at="init", measure="online.bounded", expect={"read": False}),
+    Proof("G69", "XP613", case="XP613-several-rewards", at="init", measure="online.scaled", expect={"read": False},
+          legal=grpo("scale_rewards=none")),
     Proof("G55", "XP685", at="init", measure="online.advantages", expect={"grow": False}),
     Proof("G15", "XP667", at="train", raises="ValueError", match="multi_objective_aggregation"),
     Proof("G15", "XP106", case="XP106-grpo-loss", at="train", onto="legal", arguments={"loss_type": "gppo"},

@@ -61,6 +61,7 @@ PROOFS: tuple[Proof, ...] = (
     Proof("R21", "XP634", at="init", measure="losses.smoothing", expect={"read": False}),
     Proof("R21", "XP634", case="XP634-ipo", at="init", measure="losses.smoothing", expect={"read": False}, variant="0.18"),
     Proof("R37", "XP613", case="XP613-argument", at="init", measure="losses.modulated", expect={"read": False}),
+    Proof("R38", "XP613", case="XP613-divergence", at="init", measure="losses.coefficient", expect={"read": False}),
     Proof("R25", "XP635", at="init", measure="losses.gradient", expect={"moves": False}),
     Proof("R25", "XP635", case="XP635-divided", at="train", raises="ZeroDivisionError", match="", variant="divided"),
     Proof("R25", "XP635", case="XP635-cpo", at="train", raises="ZeroDivisionError", match="", variant="cpo"),
