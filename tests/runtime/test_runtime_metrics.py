@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+from math import isnan
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -49,6 +50,19 @@ def test_the_best_evaluation_is_reported_where_its_weights_are_saved(tmp_path: P
     assert line.endswith("best       eval_loss 4.0000 at step 2: its weights are saved\n")
     (tmp_path / "metrics.jsonl").write_text("")
     assert last_evaluation(bundle, path, state) == (None, "")
+
+
+def test_a_metric_of_an_evaluation_is_never_none() -> None:
+    """trl 1.16 reports None if every reward is None, and transformers would compare None with the best metric."""
+    from xpc.runtime.features.evaluation.during_training import EvaluatingTrainer
+
+    class Evaluated:
+        def evaluate(self, *given: object) -> dict[str, float | None]:
+            return {"eval_loss": 0.5, "eval_reward": None}
+
+    found = type("Trainer", (EvaluatingTrainer, Evaluated), {"__init__": lambda self: None})().evaluate()
+    assert found["eval_loss"] == 0.5
+    assert isnan(found["eval_reward"])
 
 
 def test_an_evaluation_set_without_a_row_left_stops_the_run(tmp_path: Path) -> None:

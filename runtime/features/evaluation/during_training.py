@@ -7,6 +7,7 @@ import random
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from math import nan
 from typing import Any
 
 from ...core import progress, signals
@@ -31,12 +32,14 @@ class EvaluatingTrainer(FaultTolerant):
 
     def evaluate(self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval") -> Any:
         """Evaluate as trl does. With several sets, trl calls this method once per set; ``metric_key_prefix`` is
-        recorded to know the current set.
+        recorded to know the current set. A metric that is None, such as the mean of rewards that are all None, becomes
+        nan, because transformers compares the metric that decides which checkpoint is the best.
         """
         before, self.prefix = self.prefix, metric_key_prefix
         try:
             with progress.phase("evaluating"):
-                return super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)  # type: ignore[misc]
+                found = super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)  # type: ignore[misc]
+                return {key: nan if value is None else value for key, value in found.items()}
         finally:
             self.prefix = before
 
