@@ -134,11 +134,9 @@ def _wrong_part_of_tokens(value: object, part: str, name: str, tokens: int) -> s
         return f"`{name}` has {len(value):,} entries for {tokens:,} tokens"
     if part == "labels":
         unexpected = next((one for one in value if not 0 <= one < IDS and one != UNLEARNED), None)
-        return (
-            None
-            if unexpected is None
-            else f"`{name}` has the label {unexpected}, which is neither a token id nor {UNLEARNED}"
-        )
+        if unexpected is None:
+            return None
+        return f"`{name}` has the label {unexpected}, which is neither a token id nor {UNLEARNED}"
     unexpected = next((one for one in value if one not in (0, 1)), None)
     if unexpected is not None:
         return f"`{name}` has the entry {unexpected}, and a mask has 0 and 1"

@@ -24,8 +24,6 @@ from xpc.grammar.record import field, fields, record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from xpc.compiler.importing.draft import Draft
     from xpc.compiler.importing.text.entries import Entry
 
@@ -74,20 +72,8 @@ TYPES = {"usual": list, "values": dict, "flag": bool}
 """Maps each column of a key table whose values are not strings to the type of its values."""
 
 
-class KeyTable(Mapping[str, Key]):
+class KeyTable(dict[str, Key]):
     """A table of keys: maps each key to its row, in the order of the table's file."""
-
-    def __init__(self, rows: Mapping[str, Key]) -> None:
-        self.rows = rows
-
-    def __getitem__(self, name: str) -> Key:
-        return self.rows[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.rows)
-
-    def __len__(self) -> int:
-        return len(self.rows)
 
     def column(self, name: str) -> dict[str, str]:
         """One column of the table: maps each key whose row has a value in the column `name`, such as `renamed`, to this
@@ -96,7 +82,7 @@ class KeyTable(Mapping[str, Key]):
         """
         return {
             key: getattr(row, name)
-            for key, row in self.rows.items()
+            for key, row in self.items()
             if getattr(row, name) and (name not in ("irrelevant", "refused") or row.usual is None)
         }
 
@@ -105,7 +91,7 @@ class KeyTable(Mapping[str, Key]):
         the key `loss_scale` if `name` is `fp16`.
         """
         head = f"{name}."
-        return KeyTable({key.removeprefix(head): row for key, row in self.rows.items() if key.startswith(head)})
+        return KeyTable({key.removeprefix(head): row for key, row in self.items() if key.startswith(head)})
 
     def note_irrelevant(self, draft: Draft, entries: Mapping[str, Entry]) -> None:
         """Record that each `irrelevant` key of the table has no effect, and why. If the key is a mapping, this is
@@ -118,7 +104,7 @@ class KeyTable(Mapping[str, Key]):
 
     def apply_usual(self, draft: Draft, entries: Mapping[str, Entry]) -> None:
         """Handle the keys that have `usual` values: such a value is irrelevant, and any other value is an error."""
-        for key, row in self.rows.items():
+        for key, row in self.items():
             entry = entries.get(key) if row.usual is not None else None
             if entry is not None and (entry.empty or is_usual(row, entry)):
                 draft.note(entry, row.irrelevant)

@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 
-from xpc.compiler.files.folder_contents import read
+from xpc.compiler.files.bundle_digests import read_regular
 from xpc.compiler.files.inputs import UsageError
 
 SECONDS = 60
@@ -54,10 +54,7 @@ def _all_pins(folder: str) -> dict[str, str]:
 
 def pins(path: str) -> dict[str, str]:
     """The pins of a requirements file. Raises UsageError if it is not a regular file."""
-    try:
-        return pins_of(read(path))
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
+    return pins_of(read_regular(path))
 
 
 def pins_of(data: bytes) -> dict[str, str]:

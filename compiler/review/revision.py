@@ -64,11 +64,9 @@ class RevisionWorkspace(Workspace):
             if here is not None and commit.repository.blob(inside, len(blob)) == blob:
                 return here
         elif commit.module(inside) is None:
-            return (
-                None
-                if self._tracks(commit.repository, inside)
-                else inside_of(os.path.join(top, root), os.path.join(top, inside))
-            )
+            if self._tracks(commit.repository, inside):
+                return None
+            return inside_of(os.path.join(top, root), os.path.join(top, inside))
         return self.locate(os.path.join(folder, written))[1]
 
     def _tracks(self, repository: Repository, path: str) -> bool:

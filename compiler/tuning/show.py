@@ -113,11 +113,9 @@ def peak_source(plan: Plan) -> str:
     found = plan.measured
     if found is None or (found.peak is None and found.growth is None):
         return ""
-    return (
-        f"measured: {found.source}"
-        if found.peak is not None
-        else f"{found.growth:.2f} times the plan's: {found.source}"
-    )
+    if found.peak is not None:
+        return f"measured: {found.source}"
+    return f"{found.growth:.2f} times the plan's: {found.source}"
 
 
 def alternatives(plan: Plan) -> list[Change]:

@@ -76,11 +76,9 @@ def survived_failures(nodes: int) -> str:
     Source: Kubernetes `pkg/controller/job/job_controller.go` (pastBackoffLimitOnFailure sums the restarts of all pods).
     """
     count = (BACKOFF_LIMIT - 1) // nodes
-    return (
-        "a run with this many nodes ends at its first failure."
-        if count == 0
-        else f"a run like this survives {count} failure{'s' if count > 1 else ''}."
-    )
+    if count == 0:
+        return "a run with this many nodes ends at its first failure."
+    return f"a run like this survives {count} failure{'s' if count > 1 else ''}."
 
 
 def _script(spec: Spec, file: str, digest: str, *steps: str, start: str = START) -> str:

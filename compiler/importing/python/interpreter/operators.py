@@ -135,11 +135,9 @@ def _of_tokens(machine: Machine, node: ast.BinOp, left: object, right: object) -
     location = machine.location(node)
     if isinstance(node.op, ast.Mult) and isinstance(left, list) and len(left) == 1 and isinstance(right, Unknown):
         known = right.why == LENGTH and is_tokens(right.hidden)
-        return (
-            Object(MASKED, [Argument(left[0], location), Argument(right.hidden, location)], {}, location)
-            if known
-            else None
-        )
+        if known:
+            return Object(MASKED, [Argument(left[0], location), Argument(right.hidden, location)], {}, location)
+        return None
     sides = (left, right)
     if not isinstance(node.op, ast.Add) or not any(map(is_tokens, sides)):
         return None
