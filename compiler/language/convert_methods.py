@@ -55,10 +55,8 @@ def _one(row: Setting, item: Item, node: Value | None) -> Weighted:
             name = str(_text(row, item, part))
         else:
             wrong = part.value if isinstance(part, Written) else part
-            message, help = (
-                f"an item of `{row.name}` takes only a weight",
-                f"write `{node.name.text[:60]}`, with or without `(weight=1)`: other settings stand in `method`",
-            )
+            message = f"an item of `{row.name}` takes only a weight"
+            help = f"write `{node.name.text[:60]}`, with or without `(weight=1)`: other settings stand in `method`"
             raise InvalidValue("explained", "XP104", message, row, item, wrong, help=help)
     if name == "file":
         raise _wrong_kind(row, item, node)
@@ -84,10 +82,8 @@ def _require_quotes(row: Setting, item: Item, node: Value | None) -> None:
     reads it as a reference to a model or a dataset.
     """
     if isinstance(node, Ref) and node.name.endswith(".py") and node.config is not None:
-        message, help = (
-            "a file and its function are written in quotes",
-            f'write `"{node.name[:80]}:{node.config[:60]}"`',
-        )
+        message = "a file and its function are written in quotes"
+        help = f'write `"{node.name[:80]}:{node.config[:60]}"`'
         raise InvalidValue("explained", "XP104", message, row, item, node, help=help)
 
 

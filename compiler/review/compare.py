@@ -314,10 +314,8 @@ def _moved(one: Change) -> str:
 
 def _stack_summary(found: Difference) -> str:
     """The end of the first line of a comparison between two stacks: how many arguments change."""
-    missing, new = (
-        sum(one.before == ABSENT for one in found.arguments),
-        sum(one.after == ABSENT for one in found.arguments),
-    )
+    missing = sum(one.before == ABSENT for one in found.arguments)
+    new = sum(one.after == ABSENT for one in found.arguments)
     moved = len(found.arguments) - missing - new
     names = f" ({len(found.renamed)} renamed)" if found.renamed else ""
     return (

@@ -316,10 +316,11 @@ def hub(draft: Draft, named: Entries) -> None:
     if owner is not None and name is not None and not owner.empty:
         draft.put("save.hub.name", f"{text(owner)}/{(text(name) or '').rstrip('/').rpartition('/')[2]}", owner)
         draft.note(named.get("hub_model_id"), "the organization in `push_to_hub_organization` precedes this name")
-    for path, one in [
-        (path, named[key]) for key, path in inside.items() if key in named and not (owner and path.endswith("name"))
-    ]:
-        if path == "save.hub.strategy" and not one.empty and one.value not in BY_PATH[path].choices:
+    for key, path in inside.items():
+        one = named.get(key)
+        if owner and path.endswith("name"):
+            continue
+        if path == "save.hub.strategy" and is_stated(one) and one.value not in BY_PATH[path].choices:
             draft.error(one, "the value must be " + ", ".join(BY_PATH[path].choices))
         else:
             draft.setting(path, one)

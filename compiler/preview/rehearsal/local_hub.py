@@ -87,15 +87,6 @@ class _Handler(BaseHTTPRequestHandler):
     of: Hub
     protocol_version = "HTTP/1.1"
 
-    def do_GET(self) -> None:
-        self._serve()
-
-    def do_POST(self) -> None:
-        self._serve()
-
-    def do_PUT(self) -> None:
-        self._serve()
-
     def _serve(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         path = unquote(urlsplit(self.path).path)
@@ -112,6 +103,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("X-Error-Message", answer["error"])
         self.end_headers()
         self.wfile.write(data)
+
+    do_GET = do_POST = do_PUT = _serve  # noqa: N815
 
     def _answer(self, path: str, body: bytes, token: str) -> tuple[int, Any, str]:
         parts = path.strip("/").split("/")

@@ -165,11 +165,9 @@ def gradient_norm_off(spec: Spec) -> Iterator[Finding]:
         why, help = "zero3 always computes the norm", "write `strategy zero2`"
         label = spec.label("strategy", "the strategy")
     elif clip > 0:
-        why, help, label = (
-            f"clipping at {clip:g} needs the norm",
-            "write `clip = 0`",
-            spec.label("optimizer.clip", "the clipping"),
-        )
+        why = f"clipping at {clip:g} needs the norm"
+        help = "write `clip = 0`"
+        label = spec.label("optimizer.clip", "the clipping")
     elif spec.text("strategy.offload") != "none":
         why, help = "an offloaded optimizer needs the norm", "leave `offload` out"
         label = spec.label("strategy.offload", "the offload")

@@ -37,10 +37,8 @@ def larger_than_the_data(spec: Spec) -> Iterator[Finding]:
         return
     if rows < per_pass and spec.extra_value("trl", "dataloader_drop_last") is True:
         return  # the rule XP210 already reports that all rows are dropped
-    text, message = (
-        f"{rows} {'row' if rows == 1 else 'rows'} for each step",
-        f"gbs={gbs} is never reached: there {'is 1 row' if rows == 1 else f'are {rows} rows'}",
-    )
+    text = f"{rows} {'row' if rows == 1 else 'rows'} for each step"
+    message = f"gbs={gbs} is never reached: there {'is 1 row' if rows == 1 else f'are {rows} rows'}"
     if rows < per_pass and spec.replicas > 1:
         text = f"{micro} x {spec.replicas} = {per_pass}"
         count = "1 row is" if rows == 1 else f"{rows} rows are"

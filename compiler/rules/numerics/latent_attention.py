@@ -87,10 +87,8 @@ def indexer(spec: Spec) -> Iterator[Finding]:
         return
     if spec.lora and isinstance(targets, tuple) and not any(set(str(one).split(".")) & {*INDEXED} for one in targets):
         return
-    layers, nothing = (
-        "q_a_proj, q_b_proj, kv_a_proj_with_mqa, kv_b_proj, o_proj",
-        f"the indexer of {kind} gets no gradient",
-    )
+    layers = "q_a_proj, q_b_proj, kv_a_proj_with_mqa, kv_b_proj, o_proj"
+    nothing = f"the indexer of {kind} gets no gradient"
     if spec.lora:
         yield _with_targets(spec, "includes the indexer", f"{nothing}, so its adapters learn nothing", layers)
     else:

@@ -48,15 +48,6 @@ class _Handler(BaseHTTPRequestHandler):
     of: HubFiles
     protocol_version = "HTTP/1.1"
 
-    def do_HEAD(self) -> None:
-        self._serve()
-
-    def do_GET(self) -> None:
-        self._serve()
-
-    def do_POST(self) -> None:
-        self._serve()
-
     def _serve(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         path = unquote(urlsplit(self.path).path)
@@ -72,6 +63,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(data)
+
+    do_HEAD = do_GET = do_POST = _serve  # noqa: N815
 
     def _answer(self, parts: list[str], body: bytes) -> tuple[int, bytes, dict[str, str]]:
         if parts[0] == "api" and parts[1] in ("models", "datasets"):
