@@ -71,7 +71,9 @@ class Derivation(OpenSpec):
         self._length()
         derive_batch.global_batch(self)
         self._rest()
-        self.choice = choose({**self._placeholders(), **self.values}, self._open())
+        # the plan chooses the strategy, recomputation and the micro-batch if the spec does not state them
+        unset = [path for path in CHOSEN if path not in self.values]
+        self.choice = choose({**self._placeholders(), **self.values}, unset)
         self._strategy()
         self._checkpointing()
         derive_batch.micro_batch(self, None if self.choice is None else self.choice.micro)
@@ -81,12 +83,6 @@ class Derivation(OpenSpec):
 
             derive_method.note_frozen_dtype(self)
         self.notes += [self.assumptions[path] for path in NOTED if path in self.assumptions]
-
-    def _open(self) -> list[Path]:
-        """The settings that the plan has to choose, among strategy, recomputation and micro-batch, because the spec
-        does not state them.
-        """
-        return [path for path in CHOSEN if path not in self.values]
 
     def _placeholders(self) -> dict[Path, Value]:
         """Provisional values of the settings that the plan will choose, and of the settings that depend on these."""

@@ -127,7 +127,7 @@ def _listed(
         return UNREAD
     made = _list(name, data)
     if memory is not None and changed < time.time() - SETTLED and _stamp(locations)[0] == stamp:
-        _remember(memory, name, stamp, made.sha256)
+        private_folder.write(memory.folder, _entry(name, stamp), json.dumps({"images": made.sha256}))
     return made
 
 
@@ -170,7 +170,3 @@ def _entry(name: str, stamp: str) -> str:
 def _remembered(memory: FileMemory, name: str, stamp: str) -> object:
     entry = private_folder.read(memory.folder, _entry(name, stamp))
     return None if entry is None else entry.get("images")
-
-
-def _remember(memory: FileMemory, name: str, stamp: str, digest: str) -> None:
-    private_folder.write(memory.folder, _entry(name, stamp), json.dumps({"images": digest}))

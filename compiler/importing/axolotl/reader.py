@@ -202,16 +202,13 @@ def _sharding(draft: Draft, named: Entries, overrides: Overrides, found: Machine
     table = dict(named.items())
     if not is_on(listed) and config is not None and config.mapping:
         table["fsdp"] = Entry("fsdp", "full_shard", config.file, config.line)
-        draft.outcomes.setdefault((config.file, "fsdp"), _implied(config))
+        implied = KeyOutcome("fsdp_config", "", config.file, config.line, "mapped", "strategy fsdp")
+        draft.outcomes.setdefault((config.file, "fsdp"), implied)
     trlyaml.shard(draft, table, overrides, found)
     if draft.has("strategy.context_parallel") and draft.value("strategy") in ("ddp", "fsdp1"):
         draft.put("strategy", "fsdp", draft.take("strategy"))
         draft.differs("context_parallel_size", "axolotl splits a sequence with its own kernels; the spec splits it "
                       "under FSDP2, with the same result", named["context_parallel_size"])  # fmt: skip
-
-
-def _implied(config: Entry) -> KeyOutcome:
-    return KeyOutcome("fsdp_config", "", config.file, config.line, "mapped", "strategy fsdp")
 
 
 def _muon(draft: Draft, named: Entries) -> None:
