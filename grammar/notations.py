@@ -78,7 +78,8 @@ def _comment(location: ParserPosition, text: str) -> Diagnostic | None:
 def _semicolon(location: ParserPosition, text: str) -> Diagnostic:
     """The error for a `;` after a setting. In a block on one line, it stands for a comma."""
     code, message, at = codes.UNEXPECTED_CHARACTER, "unexpected `;`", location.span.start
-    if location.one_line is not None:
+    start = line_bounds(text, at, at)[0]
+    if location.one_line is not None or text.count("(", start, at) > text.count(")", start, at):
         remedy = "commas separate the settings of a block on one line"
         return location.error(code, message, remedy, edits=(Edit(location.span, ","),))
     _, end = line_bounds(text, at, at)

@@ -75,11 +75,12 @@ class Advisor:
         """
         return f"`{name.text}` needs a value", name.span, f"write `{name.text} = VALUE`", None
 
-    def written_value(self, path: str, item: Item) -> str | None:
-        """The legal value that an illegal value probably stands for: `flash2` for `flash_attention_2`. None if the
-        value is legal, or if the user's intention is unclear.
+    def with_equals(self, path: str, name: str, item: Item) -> tuple[str, str | None]:
+        """For a setting without `=`, such as `lr 1e-5`, return the help and the edit. `name` is `lr=`. The edit is None
+        if the value is wrong, and it is unclear what to write instead.
         """
-        return None
+        form = f"{name}{item.label.source.slice(item.label.span)}"
+        return f"write `{form}`", form
 
     def length(self, amount: str, word: str) -> tuple[str, str | None]:
         """For a run's length with an unknown unit, such as `for 500 iters`, return the help and the unit to write

@@ -37,13 +37,15 @@ def find_hardware(loaded: MergedSpec, values: dict[Path, Value], model: Model, p
     if isinstance(node, Count):
         count, name = _count(node.n, label, problems), node.what
     if not (isinstance(name, Ref) and name.is_name):
-        many = name.text if isinstance(name, Number) and isinstance(name.value, int) and name.value > 0 else "N"
+        number = isinstance(name, Number) and isinstance(name.value, int) and name.value > 0 and not name.unit
+        many = name.text if isinstance(name, Number) and number else "N"
         help = f"write `hardware {many} x GPU`, with the name of your GPU (`xpc list gpus` prints the names), or `cpu`"
-        if isinstance(name, Ref) and (name.config or "").isdecimal():  # the number follows the GPU: `h100-80gb:8`
+        follows = isinstance(name, Ref) and (name.config or "").isdecimal()  # the number follows the GPU: `h100-80gb:8`
+        if follows or (number and len(many) > 2):  # `hardware 3090`
             # imported only here, because only a wrong spec needs it
             from xpc.compiler.suggest.registry_names import hardware_help
 
-            help = hardware_help(f"{name.name}:{name.config}")
+            help = hardware_help(f"{name.name}:{name.config}" if isinstance(name, Ref) else many)
         elif isinstance(name, String) and re.fullmatch(r"\d+ ?x ?[\w.-]+|cpu", name.value):
             help = f"write `hardware {re.sub(' ?x ?', ' x ', name.value, count=1)}`, without quotes"
         problems.report("XP104", "`hardware` takes a count and a GPU, or cpu", label, help=help)

@@ -135,7 +135,7 @@ class MethodCheck:
         nodes = list(item.node.items) if isinstance(item.node, List) else [item.node]
         return [(node, item) for node in nodes]
 
-    def _unknown(self, path: str, at: Label, name: str, known: list[str], more: str = "") -> None:
+    def _unknown(self, path: str, at: Label, name: str, known: list[str], more: str = "", method: str = "") -> None:
         # imported only here, because only a wrong spec needs it
         from xpc.compiler.suggest.converted_values import methods_with
         from xpc.compiler.suggest.known_names import known_choice
@@ -144,10 +144,14 @@ class MethodCheck:
 
         why = no_such_choice(BY_PATH[path].name, name)
         advised = advice(f"{BY_PATH[path].name} {name}", "")
-        owners = methods_with(name) if path == "method.loss" else []
+        if name == method and advised is None:
+            advised = f"leave `loss` out: `method {name}` names it"
+        elif method and name in METHODS and name != method and not (advised or "").startswith("write `method"):
+            advised = f"write `method {name}`"
+        elif method and advised is None and (owners := methods_with(name)):
+            advised = f"write `method {owners[0]}(loss={name})`: it is a loss of {', '.join(owners)}"
         near = None if why or advised else known_choice(BY_PATH[path], name, known)
-        near = near or (None if why or advised or owners else typo_of(name, known))
-        why = why or (f"`{name}` is a loss of {', '.join(owners)}; " if owners and not near else "")
+        near = near or (None if why or advised else typo_of(name, known))
         edits = (Edit(at.span, near),) if near and at.typed == name else ()
         self.problems.report(
             "XP106",
@@ -165,7 +169,7 @@ class MethodCheck:
             return  # a rule already reports that the target has no such argument
         for one, (node, item) in zip(written, self._nodes("method.loss"), strict=True):
             if one.name not in known:
-                self._unknown("method.loss", _location(item, node), one.name, known)
+                self._unknown("method.loss", _location(item, node), one.name, known, method=method)
                 self.values.pop("method.loss", None)
         if not METHODS[method].weighs_losses and (len(written) > 1 or written[0].weight is not None):
             message = f"{method} takes one loss, without a weight"

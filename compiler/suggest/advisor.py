@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from xpc.compiler import stacks
 from xpc.compiler.language.advisor import Advisor, Suggestion, UnknownName
 from xpc.compiler.language.items import Item
-from xpc.compiler.language.schema import BY_PATH, SOURCE_SETTINGS
+from xpc.compiler.language.schema import BY_PATH, CLAUSES, SOURCE_SETTINGS
 from xpc.compiler.language.schema import Setting as Row
 from xpc.grammar.record import evolve
 from xpc.grammar.source import Source, Span
@@ -52,17 +52,26 @@ class Suggestions(Advisor):
             return message, span, f"a value follows `=`, such as `{form}`", None
         return message, name.span, f"write `{form}`", None
 
-    def written_value(self, path: str, item: Item) -> str | None:
-        """The legal value for a value in another spelling: `attn flash_attention_2` becomes `flash2`. None if it is
-        unclear.
+    def with_equals(self, path: str, name: str, item: Item) -> tuple[str, str | None]:
+        """The help and the edit for a setting without `=`. The edit has a legal value: `attn flash_attention_2` becomes
+        `attn=flash2`, and `loss dpo(beta=0.1)` becomes `method dpo(beta=0.1)`.
         """
         from xpc.compiler.language.convert import convert
         from xpc.compiler.language.values import InvalidValue
         from xpc.compiler.suggest.legal import answer
 
-        found = convert(BY_PATH[path], evolve(item, path=path)) if path in BY_PATH else None
-        edits = answer(found).edits if isinstance(found, InvalidValue) else ()
-        return edits[0].text if len(edits) == 1 and edits[0].span == item.label.span else None
+        found = convert(BY_PATH[path], evolve(item, path=path)) if path not in ("", "save.hub") else None
+        typed = item.label.source.slice(item.label.span)
+        if path == "method.loss" and typed in BY_PATH["method"].choices:
+            return f"write `method {typed}`", None
+        if not isinstance(found, InvalidValue):
+            return super().with_equals(path, name, item)
+        answered = answer(found)
+        if len(answered.edits) != 1 or answered.edits[0].span != item.label.span:
+            return answered.help or "", None
+        form = answered.edits[0].text
+        form = form if form.partition(" ")[0] in CLAUSES else f"{name}{form}"
+        return f"write `{form}`", form
 
     def length(self, amount: str, word: str) -> tuple[str, str | None]:
         """Advise on the length of a run with an unknown unit, such as `for 500 iters`. Returns a pair: the help, and

@@ -15,9 +15,8 @@ from xpc.compiler.language.codes import CODES as SLUGS
 from xpc.compiler.language.expand import expand
 from xpc.compiler.language.kinds import FLAG
 from xpc.compiler.suggest.extra_form import extra_argument
-from xpc.compiler.suggest.flag_values import AROUND, NAMED
+from xpc.compiler.suggest.flag_values import NAMED, choice_of_class
 from xpc.compiler.suggest.joined_values import join_values
-from xpc.compiler.suggest.known_names import known_choice
 from xpc.compiler.suggest.likeness import typo_of, words
 from xpc.compiler.suggest.lines.choices import move_choices
 from xpc.compiler.suggest.lines.header import rewrite_header
@@ -51,8 +50,6 @@ from xpc.grammar.tree import Call, Clause, Ref, Setting, String, Value
 CODES = ("XP101", "XP102")
 GENERAL = (*EVERYTHING, "train")
 """Names of blocks with settings of all kinds, such as `training { lr = 1e-5 }`."""
-
-
 CALL = "a Python call is written as settings"
 
 
@@ -199,12 +196,8 @@ def _blocks(source: Source) -> Iterator[Block]:
 
 PYTHON = re.compile(r"(?P<name>[A-Z]\w*?)(?:Config|Arguments|Args)")
 """A pattern for the classes that contain a trainer's settings: `SFTConfig`, `TrainingArguments`, `LoraConfig`."""
-
-
 LOADED = re.compile(r"(?P<name>[\w.]+)\.(?:from_pretrained|get_peft_model)")
 """A pattern for the functions that load a model: `FastLanguageModel.from_pretrained`."""
-
-
 RESULTS = re.compile(
     r"^(?P<first>[ \t]*\w+)(?P<rest>(?:[ \t]*,[ \t]*\w+)+)(?=[ \t]*=[ \t]*[A-Za-z_][\w.]*\()", re.MULTILINE
 )
@@ -213,8 +206,6 @@ FastLanguageModel.from_pretrained(`.
 """
 COLON = re.compile(r"^([ \t]*\w+):(?= [A-Za-z_][\w.]*\([^()\n]*\)[ \t]*$)", re.MULTILINE)
 """A pattern for a call after a colon: `peft_config: LoraConfig(r=16)`."""
-
-
 TUPLE = re.compile(r"=\(([\d.eE, -]+)\)")
 SINGLE = re.compile(r"=[']([^'\"\n\\]*)[']")
 """Patterns for a tuple of numbers, and for a text in single quotes: `betas=(0.9, 0.95)`, `output_dir='out'`."""
@@ -259,10 +250,10 @@ def _call_of_python(name: str, start: int, call: Call, source: Source) -> Block 
         known = meaning(match["name"], exact=True)
         name = match["name"].lower() if known is not None and known.path in schema.ADAPTERS else "training"
         name = "quantization" if match["name"] == "BitsAndBytes" else name
-    elif (chosen := _choice_of_class(call.name.text)) is not None:
-        name, named = "training", (chosen,)
     elif any(call.name.text in row.choices for row in schema.TABLE if row.name in (name, name.partition("_")[0])):
         return None  # a choice with an argument: `init = loftq(bits=4)`
+    elif (chosen := choice_of_class(call.name.text)) is not None:
+        name, named = "training", (chosen,)
     elif call.name.text != "dict":
         pairs = _settings(settings, source)
         if not all(is_known(one) and meaning(one, exact=True) is not None for one, _ in pairs):
@@ -273,14 +264,6 @@ def _call_of_python(name: str, start: int, call: Call, source: Source) -> Block 
     span = Span(start, call.span.end)
     stated = named + tuple((one, as_value(typed)) for one, typed in _settings(settings, source))
     return Block(name, span, span, stated, False, True, method_of(source.text))
-
-
-def _choice_of_class(name: str) -> tuple[str, str] | None:
-    """The setting and its value for a Python class or function that is a choice of xpc: `optimizer` and `lion` for
-    `bitsandbytes.optim.Lion`. None for any other name.
-    """
-    found = ((path, known_choice(schema.BY_PATH[path], AROUND.sub("", name))) for path in ("optimizer", "schedule"))
-    return next(((path, one) for path, one in found if one is not None), None)
 
 
 def _function(name: str, span: Span, source: Source) -> Block | None:
@@ -318,7 +301,8 @@ def _rewritten(found: Diagnostic, source: Source, block: Block) -> Diagnostic:
     if not block.settings:
         help = "leave it out: the bundle has its own trainer"
         return evolve(found, message=CALL, primary=Label(source, block.location), help=help, edits=())
-    advised = (hardware_of(block.settings, block.header) if block.name == "hardware" else []) or _forms(block)
+    advised = hardware_of(block.settings, block.header) if block.name == "hardware" else []
+    advised = advised or _one_clause(block) or _forms(block)
     advised = of_one_clause(advised)
     advised = [one for one in advised if one[0] is not None or not LEAVE.fullmatch(one[1])] or advised
     complete = all(form is not None for form, _ in advised)
@@ -339,6 +323,18 @@ def _rewritten(found: Diagnostic, source: Source, block: Block) -> Diagnostic:
         help="; ".join(filter(None, (f"write {help}" if forms else "", rest)))[:600],
         edits=(Edit(block.span, text),) if complete else (),
     )
+
+
+def _one_clause(block: Block) -> list[tuple[str | None, str]]:
+    """The clause for a Python call that names its choice: `optimizer adamw(lr=1e-5)` for `optim = AdamW(lr=1e-5)`.
+    Empty if some of the settings belong to other clauses.
+    """
+    (head, chosen), *rest = block.settings
+    if not rest or not block.python or head not in schema.BY_PATH or not schema.BY_PATH[head].head:
+        return []
+    settings = ", ".join(f"{name}={typed}" for name, typed in rest)
+    advised = rewritten(f"{head} {chosen}({settings})", block.header, block.method)
+    return [(advised.form, "")] if advised.form is not None else []
 
 
 def _forms(block: Block) -> list[tuple[str | None, str]]:

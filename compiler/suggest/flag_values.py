@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 
 from xpc.compiler.language import schema
+from xpc.compiler.language.rewards import REWARDS
 from xpc.compiler.suggest.converted_values import NO, NUMBER, SWITCHES, YES
 from xpc.compiler.suggest.known_names import known_choice
 from xpc.compiler.suggest.lines.notations import is_legal, notation
@@ -26,6 +27,10 @@ AROUND = re.compile(r".*\.|^get_|_schedule(?:_with_warmup)?$|_?logger$|callback$
 """A pattern for the text around a choice in the name of a function or class, such as `get_` and `_schedule_with_warmup`
 in `get_cosine_schedule_with_warmup`.
 """
+BITS_OR_RANK = {
+    "4": "write `qlora` for a base of 4 bits, or `qlora(rank=4)`",
+    "8": "write `lora(bits=8)` for a base of 8 bits, or `qlora(rank=8)`",
+}
 BITS = re.compile(r"\b(?:int|nf|fp)([48])\b|\b([48])-?bits?\b")
 
 
@@ -84,3 +89,17 @@ def offloaded(at: Label, near: str | None) -> str | None:
     """
     before = at.source.text[max(0, at.span.start - 200) : at.span.start]
     return "optimizer" if near == "cpu" and at.typed in SWITCHES and re.search(r"\bzero[12]\b[^}]*$", before) else near
+
+
+def choice_of_class(name: str) -> tuple[str, str] | None:
+    """The setting and its value for a Python class or function that is a choice of a clause: `optimizer` and `lion` for
+    `bitsandbytes.optim.Lion`, `strategy` and `fsdp` for `fsdp`. None for any other name.
+    """
+    rows = sorted((row for row in schema.TABLE if row.head and row.choices), key=lambda row: name not in row.choices)
+    found = ((row.path, known_choice(row, AROUND.sub("", name))) for row in rows)
+    return next(((path, one) for path, one in found if one is not None), None)
+
+
+def reward(name: str) -> str | None:
+    """The reward function of Open-R1 with a name, or with another spelling of it. None if there is none."""
+    return name if name in REWARDS else known_choice(schema.BY_PATH["method.rewards"], name)

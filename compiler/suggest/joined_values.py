@@ -8,14 +8,12 @@ import re
 from collections.abc import Sequence
 
 from xpc.compiler.language.schema import CLAUSES, TABLE, Setting, bare_choices
+from xpc.compiler.suggest.converted_values import legal as in_words
+from xpc.compiler.suggest.flag_values import BITS_OR_RANK
 from xpc.grammar.diagnostic import Diagnostic, Edit
 from xpc.grammar.record import evolve
 from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Span
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    pass
 
 NAMES = frozenset((*CLAUSES, *bare_choices(), *(row.name for row in TABLE)))
 WORDS = re.compile(r"(?:[ \t]+[\w.%-]+)+(?=[ \t]*(?:[,)}#\n]|$))")
@@ -75,7 +73,16 @@ def _stray_number(found: Diagnostic) -> tuple[Diagnostic, Span] | None:
     both. If the setting that a clause implies may have the word as its unit, the edit removes the word: `save "out" 500
     steps`. Otherwise there is no edit: `lora 100 steps` sets no rank.
     """
-    if found.primary is None or not found.edits or not STRAY.fullmatch(found.message):
+    if found.primary is None or not STRAY.fullmatch(found.message):
+        return None
+    after = LATER.match(found.primary.source.text, found.primary.span.end, found.primary.span.end + NEAR)
+    typed = found.primary.typed
+    if typed in BITS_OR_RANK and found.primary.source.text[: found.primary.span.start].rstrip("( \t").endswith("qlora"):
+        return evolve(found, help=BITS_OR_RANK[typed], edits=()), found.primary.span
+    if not found.edits and after is not None and after["word"] == "nodes":  # `slurm(4 nodes)`
+        help = f"write `nodes {typed}` on a line of its own"
+        return evolve(found, help=help), Span(found.primary.span.start, after.end())
+    if not found.edits:
         return None
     text, edit = found.primary.source.text, found.edits[0]
     word = LATER.match(text, edit.span.end, edit.span.end + NEAR)
@@ -170,7 +177,6 @@ def _several_words(found: Diagnostic) -> Diagnostic:
 
 def takes(name: str) -> str:
     """The help that describes the legal values of a setting. "" if the settings with this name take other values."""
-    from xpc.compiler.suggest.converted_values import legal as in_words
     from xpc.compiler.suggest.legal import example
 
     rows = [one for one in TABLE if one.name == name]

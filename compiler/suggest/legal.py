@@ -11,7 +11,7 @@ from xpc.compiler import stacks
 from xpc.compiler.language.codes import report
 from xpc.compiler.language.convert import convert
 from xpc.compiler.language.items import Item
-from xpc.compiler.language.schema import BY_PATH, Setting, bare_choices
+from xpc.compiler.language.schema import BY_PATH, CLAUSES, Setting, bare_choices
 from xpc.compiler.language.values import InvalidValue
 from xpc.compiler.suggest.converted_values import (
     NO,
@@ -23,14 +23,16 @@ from xpc.compiler.suggest.converted_values import (
 )
 from xpc.compiler.suggest.converted_values import legal as in_words
 from xpc.compiler.suggest.known_names import known_choice
-from xpc.compiler.suggest.lines.notations import holdout_help, notation
-from xpc.compiler.suggest.no_equivalent import advice, no_such_choice, pair_advice
+from xpc.compiler.suggest.lines.notations import holdout_help, is_legal, notation
+from xpc.compiler.suggest.meaning import is_known, meaning
+from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, advice, no_such_choice, own_reason, pair_advice
 from xpc.compiler.suggest.numbers import fraction
 from xpc.compiler.suggest.similar_choices import choice, open_setting
 from xpc.compiler.suggest.tables import examples, mapped, words_of
 from xpc.compiler.suggest.unset_values import ALREADY, SWITCHED_OFF, leave_out, null_value, unset_advice
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.record import evolve
+from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Span
 from xpc.grammar.tree import Call, Count, List, Number, Ref, String, Value
 from xpc.grammar.tree import Setting as Assigned
@@ -45,6 +47,10 @@ AUTO = ("precision", "model.dtype")
 """Settings for which `auto` in another tool's configuration means bf16 on a GPU that has bf16."""
 STAGE = re.compile(r"[ \t]*[({]\s*(?:zero_)?stage\s*=\s*(?P<stage>[123])\b(?P<end>\s*[)}])?")
 ZEROS = ("zero1", "zero2", "zero3")
+ARGUMENT = re.compile(r"write `\w+ (?P<choice>\w+)\((?P<setting>\w+)=\.\.\.\)`|")
+"""A pattern for a choice that needs a setting: `schedule cosine(min_lr=...)`."""
+FURTHER = re.compile(r"[ \t]*,[ \t]*([A-Za-z_]\w*)(?=[ \t]*[,)}])")
+"""A pattern for a further item of a list without brackets."""
 LOST_SIGN = re.compile(r"(\d+(?:\.\d+)?)[eE]\+?(\d+)")
 Help = tuple[str, *tuple[Edit, ...]]
 """The text of a help, and the edits with which an editor applies the help."""
@@ -56,6 +62,9 @@ def answer(wrong: InvalidValue) -> Diagnostic:
     """The finding for a wrong value. It says what to write instead."""
     row, item, node, text = wrong.row, wrong.item, wrong.node, wrong.text
     at = Label(item.label.source, item.label.span if node is None else node.span, text)
+    other = _of_another_clause(row, item)
+    if other is not None:
+        return report(wrong.code, wrong.message, at, help=other[0], edits=other[1:])
     if wrong.kind == "explained":
         return report(wrong.code, wrong.message, at, help=wrong.help)
     null = null_value(row, item, node, at)
@@ -88,6 +97,14 @@ def answer(wrong: InvalidValue) -> Diagnostic:
         # the number without its unit means something else: `2kb` is not 2
         value = whole or (None if isinstance(node, Number) and node.unit else wrong.value)
     value = value or intended(row, item, node)
+    if row.kind.name in ("names", "targets", "tasks") and isinstance(node, Ref) and node is item.node:
+        end, text = node.span.end, item.label.source.text  # the list may have no brackets: `columns=instruction,output`
+        while (more := FURTHER.match(text, end)) and not _is_setting(more[1], row.clause):
+            end = more.end()
+        if end > node.span.end:
+            value, node = f"[{text[node.span.start : end]}]", evolve(node, span=Span(node.span.start, end))
+            item = evolve(item, node=node)
+    value = None if row.kind.name == "tasks" and value and not is_legal(row, value) else value
     # in a list of numbers, the edit replaces the complete list, even if only one number is wrong
     part = item.node if row.kind.name == "reals" else node
     edits = (Edit(part.span, value),) if value and wrong.edit and part is not None and part is item.node else ()
@@ -95,6 +112,24 @@ def answer(wrong: InvalidValue) -> Diagnostic:
         edits = (Edit(item.label.span, _form(row, edits[0].text)),)
     help = f"write `{_form(row, value)}`" if value else legal(row, item, node)
     return report(wrong.code, wrong.message, at, help=wrong.help or help, edits=edits)
+
+
+def _is_setting(word: str, clause: str) -> bool:
+    """Whether a word in a clause is a setting of the clause, or one of another tool."""
+    return f"{clause}.{word}" in BY_PATH or ("_" in word and is_known(word, loosely=False))
+
+
+def _of_another_clause(row: Setting, item: Item) -> Help | None:
+    """The help for a choice of another clause together with settings: `loss = dpo(beta=0.1)`."""
+    node, source = item.node, item.label.source
+    if not isinstance(node, Call) or not node.args or row.head or node.name.text in row.choices:
+        return None
+    path = bare_choices().get(node.name.text)
+    if path is None or not BY_PATH[path].head:
+        return None
+    form, line = f"{path} {source.slice(node.span)}", line_bounds(source.text, item.label.span.start, node.span.end)
+    alone = source.text[slice(*line)].strip() == source.slice(item.label.span) or item.label.span == node.span
+    return f"write `{form}`", *((Edit(item.label.span, form),) if alone else ())
 
 
 def _unset_value(row: Setting, item: Item, node: Value | None, typed: str) -> Help | None:
@@ -127,9 +162,11 @@ def _setting_of_a_flag(row: Setting, item: Item, node: Value | None, typed: str)
     """The help for a flag with a value: `lora(rank=16)` for `lora = 16`, and `memory(liger)` for `memory = liger`."""
     if row.kind.name != "flag":
         return None
-    from xpc.compiler.suggest.flag_values import flag_setting
+    from xpc.compiler.suggest.flag_values import BITS_OR_RANK, flag_setting
 
     form = None if node is None else flag_setting(row, node, typed)
+    if row.path == "qlora" and typed in BITS_OR_RANK:
+        return (BITS_OR_RANK[typed],)
     if form is not None:
         return f"write `{form}`", Edit(item.label.span, form)
     inner = BY_PATH.get(f"{row.path}.{typed}")
@@ -137,12 +174,17 @@ def _setting_of_a_flag(row: Setting, item: Item, node: Value | None, typed: str)
 
 
 def _setting_of_save(row: Setting, item: Item, node: Value | None, typed: str) -> Help | None:
-    """The help for `save = best`, where a setting of `save` is written in the place of the folder."""
-    if row.path != "save":
+    """The help for `save = epoch` and `save safetensors`, where a setting is written in the place of the folder."""
+    if row.path != "save" or not isinstance(node, Ref):
         return None
     from xpc.compiler.language.expand.missing_equals import implied_setting
 
-    form = implied_setting("save", typed)
+    known, why = meaning(typed, "save", exact=True), own_reason(f"save {typed}") or own_reason(typed)
+    inner = None if known is None or not known.path.startswith("save.") else BY_PATH[known.path]
+    flag = inner.path.removeprefix("save.") if inner is not None and inner.kind.name == "flag" else ""
+    if not flag and why is not None:
+        return (NO_EQUIVALENT + why,)
+    form = implied_setting("save", typed) or (flag.replace(".", "(") + ")" * flag.count("."))
     return (f"write `save({form})`, or a path in double quotes",) if form else None
 
 
@@ -164,13 +206,17 @@ def _choice(wrong: InvalidValue, row: Setting, item: Item, node: Ref, at: Label)
     file = ', or a file such as `file("chat_template.jinja")`' if row.kind.name == "template" else ""
     one_of = f"write one of {', '.join(row.choices)}{file}"
     if node.name in ("auto", "default") and row.path not in AUTO:
-        return corrected(help=f"{leave_out(row)}; or {one_of}")
+        return corrected(help=unset_advice(row, node.name) or f"{leave_out(row)}; or {one_of}")
     # offer no edit if arguments such as `(stage=3)` follow, because they may be illegal for the suggested value
     bare = not re.match(r"[ \t]*[({]", at.source.text[node.span.end :])
     lower = node.name.lower()
     if lower in row.choices:  # only the letters' case is wrong, as in `method SFT`
         return corrected(help=f"write `{lower}`", edits=(Edit(node.span, lower),))
-    if other := _of_another_setting(row, node.name):
+    other = of_another_setting(row, node.name)
+    stated = ARGUMENT.match(other)
+    if stated is not None and re.match(rf"[^)}}\n]*\b{stated['setting']}\b", at.source.text[node.span.end :]):
+        return corrected(help=f"write `{stated['choice']}`", edits=(Edit(node.span, stated["choice"]),))
+    if other:
         # offer an edit only if the suggested value belongs to this setting
         form = re.match(rf"write `{row.name} ([^`]+)`(?!, and)", other) if row.head else None
         edits = (Edit(node.span, form[1]),) if form and bare and "..." not in form[1] else ()
@@ -198,7 +244,7 @@ def _choice(wrong: InvalidValue, row: Setting, item: Item, node: Ref, at: Label)
     return report(wrong.code, wrong.message, label, help=f"write `{near}`", edits=(Edit(span, near),))
 
 
-def _of_another_setting(row: Setting, name: str) -> str:
+def of_another_setting(row: Setting, name: str) -> str:
     """The help for a value that belongs to another setting (`method lora`), or that has no equivalent (`method ppo`).
     "" for any other value.
     """
@@ -214,7 +260,7 @@ def _of_another_setting(row: Setting, name: str) -> str:
     if known_choice(row, name) is not None:
         return ""
     path = name if name in BY_PATH and BY_PATH[name].kind.name == "flag" else bare_choices().get(name)
-    if path is None or path == row.path or not row.head:
+    if path is None or path == row.path or name in row.choices:
         return ""
     return f"write `{name}` on a line of its own: it is {'a clause' if path == name else f'a choice of `{path}`'}"
 
@@ -231,7 +277,7 @@ def intended(row: Setting, item: Item, node: Value | None) -> str | None:
     if node is None:
         return None
     typed, kind = item.label.source.slice(node.span), row.kind.name
-    if kind == "path" and typed in (*words_of("empty"), *words_of("between")):
+    if kind == "path" and typed in (*words_of("empty"), *words_of("between"), *CLAUSES, *bare_choices()):
         return None  # `save the best model` names no folder
     if isinstance(node, Number):
         return _from_number(row, typed)

@@ -161,7 +161,7 @@ def _is_another(way: tuple[str, ...], own: Sequence[str], typed: str, one: Known
         or (not shared and len(own) > 2 and known_words().issuperset(way))
         or _of_other_words(way, one.parts)
         or typed in words_of("empty")
-        or not words_of("denying").isdisjoint({*one.words} - {*own})
+        or not {"only", *words_of("denying")}.isdisjoint({*one.words} - {*own})
     )
 
 
@@ -247,7 +247,7 @@ def _with_all_words(name: str) -> str | None:
     found = [one for one in passing.names() if typed <= frozenset(words(one))]
     least = min((len(words(one)) for one in found), default=0)
     nearest = [one for one in found if len(words(one)) == least]
-    return nearest[0] if len(nearest) == 1 else None
+    return nearest[0] if len(nearest) == 1 and least <= 3 * len(typed) else None
 
 
 def is_known(name: str, loosely: bool = True) -> bool:

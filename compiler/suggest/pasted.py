@@ -264,7 +264,7 @@ def _keyword(text: str, at: int, start: int, end: int) -> re.Match[str] | None:
     listed = AFTER_NAME.fullmatch(text, start, end)
     if listed is not None and listed["one"][:1] != "[" and is_known(listed["name"]):
         return listed
-    if text[at : at + 1] not in ("'", "/", ","):
+    if text[at : at + 1] not in ("'", "/", ",", "$"):
         return None
     first = max(text.rfind(blank, start, at) for blank in " \t\n") + 1
     run = re.compile(r"\S+").match(text, first, end)
@@ -327,7 +327,9 @@ def option_rewritten(option: Option, before: str) -> Rewritten:
     if option.value is not None and option.value.startswith("{"):
         return _mapping(option, before)
     if option.value is not None and option.value.strip('"').startswith("$"):
-        return Rewritten(None, "a spec has no variables, and reads no environment: write the value itself")
+        help, named = "a spec has no variables, and reads no environment", rewritten_in(before, option.name).help
+        write = f"{named}, with your value" if named.startswith("write ") else "write the value itself"
+        return Rewritten(None, named if LEAVE.fullmatch(named) else f"{write}: {help}")
     weight = re.fullmatch(r"0?\.\d+|\d+(?:\.\d+)?%", option.value or "")
     # a dataset with its share in a `data` block, such as `alpaca: 0.7`
     if weight is not None and registry.find_dataset(option.name) is not None:
@@ -384,7 +386,8 @@ def of_members(head: str, inside: Sequence[tuple[str, str]], before: str) -> Rew
         complete = complete and (found.form is not None or idle)
         helps.append(found.help)
     if not inside:
-        return Rewritten(None, f"a setting is written `{head} = value`")
+        named = rewritten_in(before, head).help
+        return Rewritten(None, named if named.startswith("leave ") else f"a setting is written `{head} = value`")
     form = (" " if header else "\n").join(joined(forms)) if complete and forms else None
     return Rewritten(form, "; ".join(dict.fromkeys(helps)) if form is None else f"write `{form}`".replace("\n", "`, `"))
 

@@ -250,6 +250,8 @@ def hardware_help(text: str) -> str:
     cards = re.fullmatch(r"(?:gpu:)?(?:(?P<name>[A-Za-z][\w.-]*)[:=])?(?P<count>\d+)", text)
     count = "N" if cards is None or cards["count"] == "0" else cards["count"]
     names = gpus_named(cards["name"]).names if cards is not None and cards["name"] else ()
+    if len(count) > 2 and (of_number := gpu(count)[0].names):  # `hardware 3090`
+        return f"write {either(f'hardware {one}' for one in of_number)}"
     forms = [f"hardware {count} x {one}" for one in names]
     return f"write {either(forms)}" if forms else f"write `hardware {count} x GPU`, {YOUR_GPU}"
 

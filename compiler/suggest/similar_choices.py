@@ -12,7 +12,7 @@ from xpc.compiler.suggest.converted_values import YES
 from xpc.compiler.suggest.known_names import known_choice, spellings
 from xpc.compiler.suggest.likeness import has_another_word, letter_likeness, parts, weight, words
 from xpc.compiler.suggest.meaning import ENOUGH, SAME, one_letter, word_likeness
-from xpc.compiler.suggest.no_equivalent import own_reason
+from xpc.compiler.suggest.no_equivalent import advice, own_reason
 from xpc.grammar.nearest import another_number, letters
 
 
@@ -54,8 +54,11 @@ def _states_more(row: schema.Setting, text: str, found: str) -> bool:
 
 def _similar_choice(row: schema.Setting, text: str) -> str | None:
     typed, own = letters(text), words(text)
-    if own_reason(f"{row.name} {text}") is not None or text.lower() in ("true", "false"):
+    named, other = f"{row.name} {text}", schema.bare_choices().get(text, row.path)
+    if own_reason(named) is not None or advice(named, "") is not None or text.lower() in ("true", "false"):
         return None
+    if other != row.path and not row.head:
+        return None  # `sft` is no misspelt loss `dft`
     if re.search(r"\w[(=]", text):
         return None  # `"adamw(lr=1e-5)"` states more than a choice
     if row.path == "strategy" and re.search("offload|cpu|nvme", typed) and typed != "offload":

@@ -82,9 +82,9 @@ def test_a_line_whose_words_would_become_another_setting_gets_no_edit(typed, hel
         ('config = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4")', "qlora"),
         ("model, tokenizer = F.from_pretrained(\n    max_seq_length = 2048,\n)", "seq=2048"),
         ('tokenizer = get_chat_template(tokenizer, chat_template="llama-3.1")', "chat_template=llama3.1"),
-        ("optim = torch.optim.SGD(params, lr=0.1)", "optimizer=sgd\nlr=0.1"),
-        ("o = Lion(model.parameters(), lr=1e-4, betas=(0.9, 0.99))", "optimizer=lion\nlr=1e-4\nbetas=[0.9, 0.99]"),
-        ("s = get_linear_schedule_with_warmup(o, num_warmup_steps=9)", "schedule=linear\nwarmup=9"),
+        ("optim = torch.optim.SGD(params, lr=0.1)", "optimizer sgd(lr=0.1)"),
+        ("o = Lion(model.parameters(), lr=1e-4, betas=(0.9, 0.99))", "optimizer lion(lr=1e-4, betas=[0.9, 0.99])"),
+        ("s = get_linear_schedule_with_warmup(o, num_warmup_steps=9)", "schedule linear(warmup=9)"),
         ("args = TrainingArguments(output_dir='out/x', seed=3)", 'save="out/x"\nseed=3'),
     ],
 )

@@ -124,9 +124,9 @@ class Clauses(Collector):
 
     def without_equals(self, name: str, value: Value, span: Span) -> None:
         """Report a value that follows the name of its setting without `=`, such as `lr 1e-5`."""
-        written = self.advisor().written_value(self.outer.get(name, ""), Item("", value, self.label(value.span)))
-        form = f"{name}={written or self.typed(value.span)}"
-        self.problem("XP104", f"`{name}` takes its value after `=`", span, help=f"write `{form}`", edit=form)
+        path = self.outer.get(name, "")
+        help, form = self.advisor().with_equals(path, f"{name}=", Item("", value, self.label(value.span)))
+        self.problem("XP104", f"`{name}` takes its value after `=`", span, help=help, edit=form)
 
     def with_equals(self, clause: str, body: list[Operand | Clause]) -> list[Operand | Clause]:
         """Report and remove settings of a clause that lack a `=`, such as `every 100`. Returns the remaining items."""

@@ -110,7 +110,7 @@ NUMBERED = (
     (("eval",), r"[1-9]\d*", "every"),
     (("batch",), r"[1-9]\d*", "gbs"),
     (("optimizer",), r"\d(?:\.\d+)?e-0?[3-9]|0?\.0\d+", "lr"),
-    (("schedule",), r"[1-9]\d+", "warmup"),
+    (("schedule",), r"[1-9]\d+|0?\.0\d+|[1-9]%", "warmup"),
     (("method",), r"0?\.\d+", "beta"),
     (("launch",), r"[1-9]\d*[mh]", "time"),
 )
@@ -139,13 +139,14 @@ def stray_value(clause: str, typed: str, rows: bool, written: Collection[str]) -
     """
     form = implied_setting(clause, typed) or (f"{'split' if typed in SPLITS else 'data'} = {typed}" if rows else "")
     form = "" if f"{clause}.{form.partition(' ')[0]}" in written else form
+    share = f"{float(typed) * 100:g}%" if not form and re.fullmatch(r"0?\.\d+", typed) else typed
     if rows and form:
         edit = form if len(form) < 60 else None
         return "a value in `eval` needs the name of its setting", f"write `eval {{ {form} }}`", edit
     shares = [
-        f"{row.name}={typed}" for row in schema.children(clause) if row.kind.name in SHARES and row.path not in written
+        f"{row.name}={share}" for row in schema.children(clause) if row.kind.name in SHARES and row.path not in written
     ]
-    shares += [f"data(holdout={typed})` outside of `eval"] if clause == "eval" and "data.holdout" not in written else []
+    shares += [f"data(holdout={share})` outside of `eval"] if clause == "eval" and "data.holdout" not in written else []
     if clause == "strategy" and re.match('"(?:full_shard|shard_grad_op|auto_wrap)', typed):
         form = "strategy fsdp(offload=cpu)" if "offload" in typed else "strategy fsdp"
         return f"{typed} is a value without a setting", f"write `{form}`, without {typed}", None
@@ -153,5 +154,5 @@ def stray_value(clause: str, typed: str, rows: bool, written: Collection[str]) -
         named = typed[1:-1] if re.fullmatch(r'"[\w.-]+/[\w.-]+"', typed) else typed
         help = f"write `train {named} on DATA`: the first line names the model"
         return f"`{typed}` is a value without a setting", help, None
-    ways = (shares if typed.endswith("%") and not form else []) or [form or "name=value"]
+    ways = (shares if share.endswith("%") and not form else []) or [form or "name=value"]
     return f"`{typed}` is a value without a setting", "write " + " or ".join(f"`{one}`" for one in ways), form or None

@@ -74,9 +74,8 @@ def another_vocabulary(spec: Spec) -> Iterator[Finding]:
     yield Finding(
         spec.location("method.teacher", f"a vocabulary of {teacher.vocab:,} tokens"),
         f"`{spec.model.name}` has a vocabulary of {student.vocab:,} tokens, and its teacher has a different one",
-        f"write `teacher = {fitting}`" if fitting else "name a teacher with the same vocabulary",
+        "name a teacher with the same vocabulary" + (f", such as `teacher = {fitting}`" if fitting else ""),
         (spec.model.label,),
-        replace=f"teacher = {fitting}" if fitting else None,
     )
 
 

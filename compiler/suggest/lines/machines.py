@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from xpc.compiler import registry
+from xpc.compiler.suggest.lines.notations import machines as gpus_of
 from xpc.compiler.suggest.lines.units import COUNTED
 from xpc.compiler.suggest.registry_names import YOUR_GPU, YOUR_GPUS, either, gpus_named
 from xpc.grammar.diagnostic import Diagnostic, Edit
@@ -24,6 +25,8 @@ KINDS = ("type", "gpu", "gputype", "name", "kind", "model", "device", "accelerat
 NODES = ("nodes", "numnodes", "nnodes", "machines")
 
 CODES = ("XP101", "XP102", "XP023", "XP025", "XP030", "XP043", "XP104", "XP112")
+ALONE = re.compile(r"\d+ ?x? ?[A-Za-z][\w.-]*|[A-Za-z][\w.-]* ?[x*] ?\d+")
+"""A pattern for a line that has only GPUs: `8 gpus`, `a100 x 4`."""
 IN_A_NODE = 8
 """A node usually has at most this many GPUs."""
 NODE = r"[ \t]*(?:nodes?|machines?|hosts?)"
@@ -54,6 +57,14 @@ def rewrite_machines(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
             continue
         start, end = line_bounds(label.source.text, label.span.start, label.span.start)
         machines = MACHINES.fullmatch(label.source.text, start, end)
+        line = label.source.text[start:end].strip()
+        if machines is None and found.code in ("XP025", "XP030") and ALONE.fullmatch(line):  # `8 gpus`, `a100 x 4`
+            forms = [f"hardware {one}" for one in gpus_of(line)]
+            machines = None if forms else MACHINES.fullmatch(f"hardware {line}")
+            if forms:
+                edits = (Edit(Span(start, end), forms[0]),) if len(forms) == 1 else ()
+                out.append(evolve(found, help=f"write {either(forms)}", edits=edits))
+                continue
         if machines is None:
             out.append(found)
         elif (label.source.name, start) not in lines:

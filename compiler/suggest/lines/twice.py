@@ -15,7 +15,7 @@ from xpc.grammar.source import Span
 
 CALL = re.compile(
     r"(?P<clause>[a-z_]+)(?:\((?P<settings>[^()\n]*)\)|(?<=\bhub)[ \t]*=[ \t]*(?P<name>\"[^\"\n]*\"|[\w./-]+)"
-    r"|(?<=\w)(?!\w|[ \t]*[=({]|[ \t]+(?:[\d\"]|\w+[ \t]*=)))"
+    r"|[ \t]*=[ \t]*true\b|(?<=\w)(?!\w|[ \t]*[=({]|[ \t]+(?:[\d\"]|\w+[ \t]*=|(?:false|no|off|none)\b)))"
 )
 NAME = re.compile(r"(\w+)[ \t]*=")
 COUNT = re.compile(r"write `hardware (?P<count>\d+) x GPU`")
@@ -123,10 +123,10 @@ def _joined(found: Diagnostic) -> Diagnostic:
     if one is None or other is None or one["clause"] != other["clause"] or "false" in (one["name"], other["name"]):
         return found  # `hub = false` has no name that is called `false`
     written = [f"name={each['name']}" if each["name"] else (each["settings"] or "").strip() for each in (one, other)]
-    if not any(written) or not {*NAME.findall(written[0])}.isdisjoint(NAME.findall(written[1])):
+    if not {*NAME.findall(written[0])}.isdisjoint(NAME.findall(written[1])):
         return found
-    form = f"{one['clause']}({', '.join(filter(None, written))})"
+    form = f"{one['clause']}({', '.join(filter(None, written))})".removesuffix("()")
     start, end = line_bounds(text, other.start(), other.start())
     alone = text[start : other.start()].strip() == "" and text[other.end() : end].strip() == ""
-    gone = Span(start - 1, end) if alone and start else Span(len(text[: other.start()].rstrip(" \t")), other.end())
+    gone = Span(start - 1, end) if alone and start else Span(len(text[: other.start()].rstrip(" \t,")), other.end())
     return evolve(found, help=f"write `{form}`", edits=(Edit(Span(*one.span()), form), Edit(gone, "")))

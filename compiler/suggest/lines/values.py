@@ -21,7 +21,8 @@ from xpc.compiler.suggest.lines.notations import (
 )
 from xpc.compiler.suggest.lines.rewriting import findings_in, replaced
 from xpc.compiler.suggest.meaning import is_known, meaning
-from xpc.compiler.suggest.registry_names import either, gpu
+from xpc.compiler.suggest.no_equivalent import no_such_choice
+from xpc.compiler.suggest.registry_names import YOUR_GPU, either, gpu
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label
 from xpc.grammar.parse import parse
 from xpc.grammar.record import evolve
@@ -41,11 +42,13 @@ SENTENCE = re.compile(
 )
 LENGTH = re.compile(r"(?<=for)[ \t]+(?P<amount>\S(?:[^=\n]{0,20}\S)?)(?P<sign>[ \t]+)(?P<name>epochs|steps)\b")
 ONE_OF_SEVERAL = r"\d[\d.]*(?:e[+-]?\d+)?"
-SEPARATOR = r"(?:[ \t]*[,;|][ \t]*|[ \t]+(?:or|and|-)[ \t]+|(?<![eE])-)"
+SEPARATOR = r"(?:[ \t]*[,;|][ \t]*|[ \t]+(?:(?:or|and|-)[ \t]+)?|(?<![eE])-)"
 SEVERAL = re.compile(rf"(?!\d+-\d+-){ONE_OF_SEVERAL}(?:{SEPARATOR}{ONE_OF_SEVERAL})+")
 NAMES = re.compile(r"[A-Za-z_][\w.-]*(?:[ \t]*,[ \t]*[A-Za-z_][\w.-]*)+")
 PLAIN = ("int", "path", "choice", "choices", "hardware")
 """Kinds of clauses whose value follows without `=`: `nodes 2`, `save \"out\"`."""
+ADDED = re.compile(r"[\w.-]+\+[\w.+-]*")
+OF_GPUS = ("hardware", "gpu", "gpus", "device", "devices", "card", "cards")
 UNKNOWN = ("XP101", "XP102")
 LONGEST_LINE, MOST = 400, 60
 
@@ -64,17 +67,27 @@ def rewrite_values(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
         for name, span in _values(source.text, start, end):
             place = (source.name, name.start())
             inside = findings_in(out, source, name.start(), span.end) if place not in done else []
-            inside = [one for one in inside if one.code != "XP103" or name["name"] == "hardware"]
+            inside = [one for one in inside if one.code != "XP103" or name["name"] in OF_GPUS]
             if not inside:
                 continue
             called = _is_called(name, source.text[start : name.start()], inside)
             form = None if called is None else _form(name, source, span, called)
-            typed, assigned = source.text[span.start : span.end], "=" in name["sign"] or name["name"] == "seed"
+            typed, rows = source.text[span.start : span.end], _rows(name)
             if form is not None:
                 done.add(place)
                 out = replaced(out, inside, _rewritten(inside[0], name, source, span, form, called is True))
-            elif assigned and SEVERAL.fullmatch(typed) and all(row.kind.name in NUMBERS for row in _rows(name)):
+            elif rows and SEVERAL.fullmatch(typed) and all(row.kind.name in NUMBERS for row in rows):
                 out = replaced(out, inside, _sweep(inside[0], name["name"], source, span))
+            elif rows and rows[0].choices and ADDED.fullmatch(typed):  # `method reinforce++`, `method sft+lora`
+                legal = [*schema.bare_choices(), *schema.ADAPTERS]
+                each = typed.split("+") if {*typed.split("+")}.issubset(legal) else ()
+                help = f"{no_such_choice(rows[0].name, typed)}write one of {', '.join(rows[0].choices)}"
+                help = f"write {' and '.join(f'`{one}`' for one in each)}, each on a line of its own" if each else help
+                out = replaced(out, inside, evolve(inside[0], primary=Label(source, span), help=help, edits=()))
+            elif name["name"] in OF_GPUS and SEVERAL.fullmatch(typed):  # `devices 0, 1`
+                count = len(re.split(SEPARATOR, typed))
+                help = f"write `hardware {count} x GPU`, {YOUR_GPU}; CUDA_VISIBLE_DEVICES chooses the cards"
+                out = replaced(out, inside, evolve(inside[0], primary=Label(source, span), help=help, edits=()))
             elif inside[0].code != "XP112" and (
                 help := _unclear(name["name"], typed, source.text[start : name.start()])
             ):
@@ -86,7 +99,7 @@ def _unclear(name: str, typed: str, before: str) -> str:
     """The help for a value that has no single form: a number as a split, several names where one is possible, or a GPU
     that is not in the registry. "" for any other value.
     """
-    if name != "hardware":
+    if name not in OF_GPUS:
         one = not {*"({"} & {*before} and all(
             row.kind.name in ("name", "text", "choice") for row in schema.TABLE if row.name == name
         )
@@ -162,7 +175,7 @@ def _form(name: re.Match[str], source: Source, span: Span, called: bool) -> str 
         return None
     rows = [one for one in _rows(name) if plain or (one.head and one.kind.name in PLAIN)]
     forms = {notation(row, typed, source.text) for row in rows}
-    if unsigned and called and all(is_legal(row, typed) for row in rows if not row.choices):
+    if unsigned and called and rows and all(is_legal(row, typed) for row in rows if not row.choices):
         forms = {typed}
     forms -= {None}  # `every` is also the name of a setting that counts only steps
     return forms.pop() if len(forms) == 1 else None
@@ -202,8 +215,8 @@ def _values(text: str, start: int, end: int) -> Iterator[tuple[re.Match[str], Sp
         yield length, Span(*length.span("amount"))
     while (name := VALUED.search(text, at, end)) is not None:
         at = name.end()
-        if _rows(name):
-            stop = _end_of_value(text, at, end, words=True)
+        if _rows(name) or name["name"] in OF_GPUS:
+            stop = _end_of_value(text, at, end, words=True, rows=_rows(name))
             # on a line of its own, a value may contain names of settings: `every = each step`
             listed = "(" in text[start:at] and any(row.kind.name in LISTS for row in _rows(name))
             if not listed and not text[start:end].startswith("train "):
@@ -212,8 +225,10 @@ def _values(text: str, start: int, end: int) -> Iterator[tuple[re.Match[str], Sp
             at = max(stop, at) if "=" in name["sign"] else at
 
 
-def _end_of_value(text: str, at: int, end: int, words: bool) -> int:
-    """The position where a value ends. With `words`, it also ends before the name of another setting."""
+def _end_of_value(text: str, at: int, end: int, words: bool, rows: Sequence[schema.Setting] = ()) -> int:
+    """The position where a value ends. With `words`, it also ends before the name of another setting. `rows` are the
+    settings that may have the value.
+    """
     depth, quote = 0, ""
     while at < end:
         sign = text[at]
@@ -232,6 +247,8 @@ def _end_of_value(text: str, at: int, end: int, words: bool) -> int:
             if not words:
                 at += 1
                 continue
+            if stop["item"] and any(f"{row.clause}.{word}" in schema.BY_PATH for row in rows):
+                break
             if stop["item"] and (word in schema.outer_names() or ("_" in word and is_known(word, loosely=False))):
                 break
             if word in schema.outer_names() and text[stop.end() : end].lstrip()[:1] == "=":

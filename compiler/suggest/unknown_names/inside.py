@@ -12,16 +12,16 @@ from xpc.compiler.language.schema import Setting
 from xpc.compiler.suggest.components import head_word
 from xpc.compiler.suggest.converted_values import NO, YES
 from xpc.compiler.suggest.extra_form import extra_suggestion
-from xpc.compiler.suggest.flag_values import flag_setting, head_choice, setting_of_choice
+from xpc.compiler.suggest.flag_values import flag_setting, head_choice, reward, setting_of_choice
 from xpc.compiler.suggest.known_names import NEVER_LEGAL, known_choice
 from xpc.compiler.suggest.likeness import parts
 from xpc.compiler.suggest.meaning import SAME, Meaning, meaning
-from xpc.compiler.suggest.no_equivalent import advice, without_equivalent
+from xpc.compiler.suggest.no_equivalent import advice, own_reason, without_equivalent
 from xpc.compiler.suggest.registry_names import either
 from xpc.compiler.suggest.sentence import named_outside
 from xpc.compiler.suggest.similar_choices import choice
 from xpc.compiler.suggest.tables import mapped, words_of
-from xpc.compiler.suggest.typed_form import by_word_or_value, clause_line, intended_value, written
+from xpc.compiler.suggest.typed_form import by_word_or_value, clause_line, intended_value, typed, written
 from xpc.compiler.suggest.unknown_names.case import Case, first_answer, is_in, settings_of
 from xpc.compiler.suggest.unknown_names.data_names import data_advice
 from xpc.compiler.suggest.unknown_names.outside import HEADER, choice_with_a_value, split_in_parts
@@ -53,6 +53,7 @@ def inside(unknown: UnknownName) -> Suggestion:
         _with_the_clause_before,
         _setting_of_a_source,
         _known_only_with_the_clause,
+        _flag_as_a_value,
         _too_general,
         _legal_nowhere,
         _own_by_another_name,
@@ -185,6 +186,8 @@ def _choice_of_the_clause(case: Inside) -> Suggestion | None:
     guess = meaning(case.name, case.clause) if chosen is None and case.node is None and row is not None else None
     if row is not None and guess is not None and guess.path == case.clause:
         chosen = choice(row, case.name)  # `adamw8` in `optimizer` is `optimizer adamw8bit`
+    if chosen is not None and chosen == head_word(case.unknown, case.clause):
+        return case.says(f"leave `{case.name[:60]}` out: `{case.clause} {chosen}` states it", code="XP102")
     return None if chosen is None else case.says(f"write `{case.clause} {chosen}`", code="XP102")
 
 
@@ -195,6 +198,10 @@ def _choice_without_its_setting(case: Inside) -> Suggestion | None:
         if case.unknown.typed in (None, "true")
         else None
     )
+    before = case.unknown.label.source.text[: case.unknown.label.span.start].rstrip("( \t")
+    alone_before = re.search(r"(?:\n|\bwith )[ \t]*reward$", before) if case.clause == "method" else None
+    if alone_before is not None and (known := reward(case.name)) is not None:  # `reward accuracy`
+        return case.says(f"write `rewards = [{known}]`, which `method` grpo, rloo reads")
     return None if alone is None else case.suggests(alone, alone, True, case.node is not None)
 
 
@@ -214,7 +221,8 @@ def _with_the_clause_before(case: Inside) -> Suggestion | None:
     """Handle a name that becomes known if the name of the clause, or the clause's choice, is put before it: `tp_size`
     in `vllm` is `vllm_tp_size`, and `alpha` in `method cpo` is `cpo_alpha`.
     """
-    if any(case.typed in row.choices for row in case.rows):
+    reason = own_reason(f"{case.block} {case.name}")
+    if reason is None and any(case.typed in row.choices for row in case.rows):
         return _of_another_clause(case)  # `mode = colocate` in `optimizer adamw` is not the argument `adam_w_mode`
     if case.name.startswith(f"{case.clause}_") and (found := without_equivalent(case.message, case.name, False)):
         return found  # `eval_iters` in `eval`
@@ -230,6 +238,8 @@ def _with_word_before(case: Inside, word: str, is_head: bool) -> Suggestion | No
         return case.says(advised)
     guess = meaning(joined, exact=True) if is_head else case.joined
     plain = meaning(case.name, case.clause, exact=True)
+    if own_reason(joined) is not None and plain is not None and plain.likeness < 1.0:
+        return without_equivalent(case.message, joined, loosely=False)  # `iters` in `eval` is no synonym of `every`
     surely = plain is not None and is_in(plain.path, case.clause) and (is_head or plain.likeness == 1.0)
     if surely and plain is not None and guess and guess.likeness < 1.0:
         # `learning_rate` in `optimizer adamw` stands for `lr`, and not for `adamw_lr`, a setting of muon
@@ -266,6 +276,18 @@ def _known_only_with_the_clause(case: Inside) -> Suggestion | None:
     if refused is not None or case.name in schema.CLAUSES:
         return refused
     return extra_suggestion(evolve(case.unknown, name=f"{case.block}_{case.name}"), case.message)
+
+
+def _flag_as_a_value(case: Inside) -> Suggestion | None:
+    """Handle a flag of the clause as the value of another name: `variant = dora` in `lora` is `dora`."""
+    row = schema.BY_PATH.get(f"{case.clause}.{case.typed}")
+    if row is None or row.kind is not FLAG or any(intended_value(one, case.unknown) for one in case.rows):
+        return None
+    exact = None if case.rows else meaning(case.name, case.clause, exact=True)
+    known = None if exact is None else schema.BY_PATH.get(exact.path)
+    if exact is not None and (known is None or intended_value(known, case.unknown) is not None):
+        return None
+    return case.suggests(row.name, row.name, True)
 
 
 def _too_general(case: Inside) -> Suggestion | None:
@@ -344,6 +366,12 @@ def _impossible_value(case: Inside) -> Suggestion | None:
     row = case.rows[0]
     if len(case.rows) > 1 or case.node is None or intended_value(row, case.unknown) is not None:
         return None
+    found = of_guess(case.unknown, Meaning(row.path, own=True))  # `context = 4096` in `model` is `seq`
+    if (found.help.startswith("write `") and not found.refusing) or found.refusing not in ("", row.path):
+        return found
+    owners = [one for one in schema.TABLE if case.typed in one.choices and not one.head]
+    if len(owners) == 1:  # `chat = chatml` in `method`
+        return case.says(f"write `{typed(owners[0], case.typed)}` outside of `{case.clause}`")
     return evolve(wrong_value(row, case.unknown, case.message), code="XP102")
 
 

@@ -10,6 +10,7 @@ from xpc.compiler.language.kinds import BLOCK
 from xpc.compiler.language.schema import Setting
 from xpc.compiler.suggest.components import misspelt_clause
 from xpc.compiler.suggest.converted_values import NO, YES
+from xpc.compiler.suggest.flag_values import reward
 from xpc.compiler.suggest.known_names import NEVER_LEGAL, known_choice
 from xpc.compiler.suggest.likeness import typo_of
 from xpc.compiler.suggest.lines.shell import COMMAND, command_help
@@ -165,7 +166,8 @@ def _refused_value(case: Case, row: Setting, message: str) -> Suggestion | None:
     if value is not None:
         return None
     found = of_guess(case.unknown, Meaning(row.path, own=True))  # `context = 4096` is `seq`
-    return found if found.edit else evolve(wrong_value(row, case.unknown, message), code="XP102")
+    other = found.edit or found.refusing not in ("", row.path)
+    return found if other else evolve(wrong_value(row, case.unknown, message), code="XP102")
 
 
 def choice_with_a_value(case: Case) -> Suggestion | None:
@@ -175,6 +177,8 @@ def choice_with_a_value(case: Case) -> Suggestion | None:
     if path is None:
         return None
     message = f"`{name[:60]}` is a choice of `{path}`, and takes no value"
+    if name == "reward" and (known := reward(case.typed)) is not None:
+        return Suggestion("XP104", message, help=f"write `rewards = [{known}]`, which `method` grpo, rloo reads")
     if case.typed.strip('"').lower() in NO:
         text = case.unknown.label.source.text.lower()
         if name == "bf16" and not re.search(r"\bfp16|float16|half|fp32|float32|fp8|mixed_precision|precision", text):

@@ -242,7 +242,9 @@ def _without_general_guess(case: Case) -> Case:
     """Drop the guessed setting for a general word such as `path` outside of all clauses, and for a dotted name that
     ends in one: xpc does not suggest `rollouts` for `rollout.name`.
     """
-    alone = not case.clause and case.guess is not None and case.guess.likeness < 1
+    row = None if case.guess is None else schema.BY_PATH.get(case.guess.path)
+    deep = row is not None and row.path.count(".") > 1 and intended_value(row, case.unknown) is None  # `mode = sft`
+    alone = not case.clause and case.guess is not None and (case.guess.likeness < 1 or deep)
     general = (alone or _is_unclear_path(case)) and case.name.rpartition(".")[2] in words_of("general")
     return evolve(case, guess=None) if general else case
 
@@ -304,6 +306,8 @@ def _clause_of_the_value(case: Case) -> Suggestion | None:
     named = guessed is not None and (guessed.choices or guessed.kind.name == "weighted")  # `pref_loss = distill`
     misspelt = guessed is not None and (named or intended_value(guessed, case.unknown) is not None)
     text = "" if case.clause or misspelt or not isinstance(case.node, Ref) else case.typed.lower()
+    if text in (*schema.ADAPTERS, *schema.bare_choices()) and case.name in words_of("general"):
+        return case.says(f"write `{text}`")  # `mode = bf16`, which is also a `dtype`
     rows = [(row, one) for row in schema.TABLE if row.choices and text and (one := known_choice(row, text))]
     rows += [(row, "true") for row in schema.TABLE if row.kind is FLAG and not row.inner and row.name == text]
     if len(rows) != 1 or len(text) < 3 or not (rows[0][0].head or rows[0][0].bare or rows[0][1] == "true"):

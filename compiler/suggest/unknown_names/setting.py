@@ -11,11 +11,11 @@ from xpc.compiler.language.kinds import BLOCK, FLAG
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.schema import Setting
 from xpc.compiler.suggest.components import head_word
-from xpc.compiler.suggest.converted_values import LENGTH, YES, methods_with
+from xpc.compiler.suggest.converted_values import LENGTH, NO, YES, methods_with
 from xpc.compiler.suggest.legal import example
 from xpc.compiler.suggest.likeness import parts, words
 from xpc.compiler.suggest.meaning import Meaning, meaning
-from xpc.compiler.suggest.registry_names import YOUR_GPU
+from xpc.compiler.suggest.registry_names import YOUR_GPU, hardware_help
 from xpc.compiler.suggest.sentence import method_of, named_by_value, output_folder, sentence
 from xpc.compiler.suggest.similar_choices import open_setting
 from xpc.compiler.suggest.typed_form import clause_line, decided_value, intended_value, other_beta, typed
@@ -74,7 +74,9 @@ def _of_setting(case: Guessed) -> Suggestion:
     found = first_answer(case, steps) or _with_its_value(case)
     # a similar name does not mean the value that the setting has if it stands alone: `apply_to_mlp` is not `all-linear`
     styled = case.row.path == "data.format" and ":" in case.text  # `type: alpaca:phi` also names a prompt
-    invented = not case.exact and case.text in YES and bool(case.row.alone) and case.value == case.row.alone
+    # nor is `decay_norm = false` a `weight_decay` of 0
+    invented = not case.exact and bool(case.row.alone) and case.text in YES and case.value == case.row.alone
+    invented = invented or (case.guess.likeness < TYPO and case.text in NO and case.value == "0")
     return evolve(found, edit=None) if invented or styled else found
 
 
@@ -207,6 +209,8 @@ def _number_of_gpus(case: Guessed) -> Suggestion | None:
     counted = node is None or isinstance(node, Number) or case.text in YES
     if case.row.path != "hardware" or case.guess.value == "cpu" or not counted:
         return None
+    if isinstance(node, Number) and len(case.text) > 2:  # `gpu = 3090`
+        return case.says(hardware_help(case.text))
     count = node.value if isinstance(node, Number) and isinstance(node.value, int) and node.value > 0 else "N"
     nodes = NODES.search(case.unknown.label.source.text)
     if stated is not None and count in (int(stated["count"]), int(stated["count"]) * int(nodes[1] if nodes else 1)):
@@ -226,7 +230,7 @@ def _flag_with_a_flag(case: Guessed) -> Suggestion | None:
     inner = isinstance(node, Ref) and row.kind is FLAG and f"{row.path}.{node.name}" in schema.BY_PATH
     source, at = case.unknown.label.source.text, case.unknown.label.span.end
     if inner and source[at : at + 9].lstrip(" \t")[:1] == "=":
-        form = f"{row.name}({case.text})"
+        form = case.text if row.path == case.clause else f"{row.name}({case.text})"
         return case.suggests(form, form, bool(case.clause))
     return case.suggests(row.name, row.name, bool(case.clause), replaces_value=False) if inner else None
 

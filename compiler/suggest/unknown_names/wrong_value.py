@@ -10,7 +10,7 @@ from xpc.compiler.language.kinds import FLAG
 from xpc.compiler.language.schema import Setting
 from xpc.compiler.language.values import InvalidValue
 from xpc.compiler.suggest.converted_values import expected, plain
-from xpc.compiler.suggest.legal import AUTO, answer
+from xpc.compiler.suggest.legal import AUTO, answer, of_another_setting
 from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, advice, own_reason
 from xpc.compiler.suggest.registry_names import hardware_help
 from xpc.compiler.suggest.sentence import method_of
@@ -29,7 +29,8 @@ def wrong_value(row: Setting, unknown: UnknownName, message: str) -> Suggestion:
     if row.path == "method.rewards" and (form := weighted_rewards(unknown)):
         return Suggestion("XP101", message, help=f"write `{form}`", refusing=row.path)
     known = advice(f"{unknown.name} {text}", "") or advice(f"{row.name} {text}", "")
-    if known is not None:
+    known = known or (of_another_setting(row, text) if row.choices else "")
+    if known:
         return Suggestion("XP101", message, help=known)
     unset = unset_advice(row, text) or (leave_out(row) if text == "auto" and row.path not in AUTO else "")
     if unset:
