@@ -19,11 +19,6 @@ from xpc.compiler.suggest.tables import mapped, words_of
 from xpc.grammar.record import evolve
 from xpc.grammar.tree import Call, Ref
 
-CLASSES = ("_component_", "class_path", "_target_", "class", "cls", "_class_", "target", "class_name", "classpath")
-"""Last parts of the keys under which other tools name a component's class, as in `optimizer._component_:
-torch.optim.AdamW`.
-"""
-
 HEADS = ("optimizer", "schedule", "strategy")
 """Clauses whose choice may stand before the name of a setting: `sgd_momentum` is `momentum` of `optimizer`."""
 
@@ -33,7 +28,7 @@ def _by_class(unknown: UnknownName) -> UnknownName | None:
     with choices.
     """
     name, _, last = unknown.name.rpartition(".")
-    guess = meaning(name) if last in CLASSES and name and unknown.node is not None else None
+    guess = meaning(name) if last in words_of("class_keys") and name and unknown.node is not None else None
     row = schema.BY_PATH.get(guess.path) if guess is not None else None
     if unknown.node is None or row is None or not row.choices or row.path == "method":
         return None

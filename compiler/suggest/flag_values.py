@@ -13,16 +13,13 @@ from xpc.compiler.suggest.converted_values import NO, NUMBER, SWITCHES, YES
 from xpc.compiler.suggest.known_names import known_choice
 from xpc.compiler.suggest.lines.notations import is_legal, notation
 from xpc.compiler.suggest.similar_choices import choice
+from xpc.compiler.suggest.tables import words_of
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.nearest import letters
 from xpc.grammar.tree import Call, Number, Value
 
 NAMED = ("name", "type", "kind")
 """Keys under which other tools write a clause's choice: `optimizer { name = adamw }`."""
-CLASSES = ("component", "_component_", "_target_", "class", "class_path", "class_name")
-"""Keys with which other tools select something by its Python class or function, where a spec has a name: `optimizer {
-class = torch.optim.AdamW }` means `optimizer adamw`.
-"""
 AROUND = re.compile(r".*\.|^get_|_schedule(?:_with_warmup)?$|_?logger$|callback$", re.I)
 """A pattern for the text around a choice in the name of a function or class, such as `get_` and `_schedule_with_warmup`
 in `get_cosine_schedule_with_warmup`.
@@ -69,7 +66,7 @@ def head_choice(clause: str, name: str, node: Value | None, typed: str | None) -
     if head is None or not head.choices or f"{clause}.{name}" in schema.BY_PATH:
         return None
     text = (typed or "").strip('"').lower()
-    if name in CLASSES:
+    if name in words_of("class_keys"):
         return choice(head, AROUND.sub("", AROUND.sub("", text)))
     if name in head.choices:
         return None if text in NO or (node is not None and f"{clause}.{name}s" in schema.BY_PATH) else name

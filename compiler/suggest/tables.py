@@ -55,6 +55,12 @@ def unset() -> dict[str, list[str]]:
     return found
 
 
+def already() -> dict[str, list[str]]:
+    """As `unset`, for values with which a run is the same as without the setting."""
+    found: dict[str, list[str]] = read_table(__file__, "words.toml")["already"]
+    return found
+
+
 def examples() -> dict[str, str]:
     """An example line of a spec for each setting whose value cannot be shown alone."""
     return read_table(__file__, "examples.toml")

@@ -11,20 +11,14 @@ from xpc.compiler.suggest.converted_values import NO
 from xpc.compiler.suggest.known_names import known_choice
 from xpc.compiler.suggest.lines.choices import setting_span
 from xpc.compiler.suggest.lines.notations import NUMBERS
-from xpc.compiler.suggest.tables import mapped, unset
+from xpc.compiler.suggest.tables import already, mapped, unset
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.tree import Value
 
 NULLS = ("none", "null", "nil", "~")
 """Words that people write for "no value", in lower case."""
-ALREADY = {
-    ("save.resume", "auto"): "leave `resume` out: a run resumes from its newest checkpoint; `resume=never` starts anew",
-    ("data.holdout", "0"): "leave `holdout` out: every row is then trained on",
-    ("data.holdout", "0%"): "leave `holdout` out: every row is then trained on",
-    ("data.holdout", "0.0"): "leave `holdout` out: every row is then trained on",
-    ("freeze.layer_modules", "[all]"): "leave `layer_modules` out: all modules of the trained layers are trained",
-}
-"""Maps a setting and its default value to the advice to leave the setting out."""
+ALREADY = {(path, value): help for path, (help, *values) in already().items() for value in values}
+"""Maps a setting and a value that changes nothing to the advice to leave the setting out."""
 SWITCHED_OFF = (*NO, "zero", "nil", "without")
 """Values of other tools that switch a setting off, such as `clip = none`."""
 

@@ -24,7 +24,7 @@ from xpc.compiler.suggest.tables import mapped, words_of
 from xpc.compiler.suggest.typed_form import by_word_or_value, clause_line, intended_value, typed, written
 from xpc.compiler.suggest.unknown_names.case import Case, first_answer, is_in, settings_of
 from xpc.compiler.suggest.unknown_names.data_names import data_advice
-from xpc.compiler.suggest.unknown_names.outside import HEADER, choice_with_a_value, split_in_parts
+from xpc.compiler.suggest.unknown_names.outside import choice_with_a_value, first_line_again, split_in_parts
 from xpc.compiler.suggest.unknown_names.search import search
 from xpc.compiler.suggest.unknown_names.setting import NAMED_THERE, of_guess, of_source
 from xpc.compiler.suggest.unknown_names.similar_phrases import by_its_words
@@ -38,7 +38,7 @@ def inside(unknown: UnknownName) -> Suggestion:
     suggestion.
     """
     steps = (
-        _first_line_in_a_clause,
+        first_line_again,
         split_in_parts,
         _word_for_true,
         _about_data,
@@ -102,11 +102,6 @@ class Inside(Case):
     def rows(self) -> list[Setting]:
         """The rows of the schema's table with the same name in other clauses: `optimizer.lr` for `lr` in `schedule`."""
         return [row for row in schema.TABLE if row.name == self.name and row.path not in NEVER_LEGAL]
-
-
-def _first_line_in_a_clause(case: Inside) -> Suggestion | None:
-    """Handle `train` in a block: `data { train }`. The word is legal only at the beginning of the first line."""
-    return case.says(HEADER, code="XP102") if case.name == "train" else None
 
 
 def _word_for_true(case: Inside) -> Suggestion | None:

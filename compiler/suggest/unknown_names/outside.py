@@ -38,7 +38,7 @@ def outside(unknown: UnknownName) -> Suggestion:
     returns a suggestion.
     """
     steps = (
-        _first_line_again,
+        first_line_again,
         _stray_value,
         _misspelt_train,
         _misspelt_clause,
@@ -53,9 +53,9 @@ def outside(unknown: UnknownName) -> Suggestion:
     return first_answer(Case(unknown), steps) or search(unknown)
 
 
-def _first_line_again(case: Case) -> Suggestion | None:
-    """Handle `train` that does not begin the first line: `with train`."""
-    return Suggestion("XP101", "`train` is not a setting", help=HEADER) if case.name == "train" else None
+def first_line_again(case: Case) -> Suggestion | None:
+    """Handle `train` that does not begin the first line: `with train`, `data { train }`."""
+    return case.says(HEADER, code="XP102" if case.clause else "XP101") if case.name == "train" else None
 
 
 def _stray_value(case: Case) -> Suggestion | None:

@@ -62,7 +62,6 @@ def _of_setting(case: Guessed) -> Suggestion:
         _kind_of_rows,
         _scaling_without_its_factor,
         _choice_without_its_number,
-        _several_values,
         _adapter_as_a_value,
         _of_another_method,
         _impossible_value,
@@ -272,14 +271,6 @@ def _kind_of_rows(case: Guessed) -> Suggestion | None:
         return None
     conversations = "`assistant_only` for rows of conversations"
     return case.says(f"write {conversations}, or `completion_only` for a prompt and its completion")
-
-
-def _several_values(case: Guessed) -> Suggestion | None:
-    """Handle a list of values for a setting that has one: `ranks_to_try = [8, 16]` is a sweep."""
-    several = isinstance(case.node, List) and len(case.node.items) > 1 and case.value is None
-    if not several or case.row.kind.name not in ("int", "real", "tokens", "steps_or_share", "real_or_share"):
-        return None
-    return case.says(f"write `sweep {{ {case.row.name} = {case.typed} }}`: one run for each value")
 
 
 def _impossible_value(case: Guessed) -> Suggestion | None:

@@ -16,6 +16,7 @@ from xpc.compiler.suggest.registry_names import hardware_help
 from xpc.compiler.suggest.sentence import method_of
 from xpc.compiler.suggest.typed_form import typed, weighted_rewards
 from xpc.compiler.suggest.unset_values import leave_out, unset_advice
+from xpc.grammar.tree import List
 
 
 def wrong_value(row: Setting, unknown: UnknownName, message: str) -> Suggestion:
@@ -39,8 +40,11 @@ def wrong_value(row: Setting, unknown: UnknownName, message: str) -> Suggestion:
     reason = reason or (own_reason(f"{unknown.name} path") if "/" in text else None)  # `reward_model = "me/model"`
     if reason is not None:
         return Suggestion("XP101", message, help=NO_EQUIVALENT + reason)
-    found = convert(row, Item(row.path, unknown.node, unknown.label)) if row.kind.name == "tokens" else None
+    answered = row.kind.name == "tokens" or isinstance(unknown.node, List)  # `ranks_to_try = [8, 16]` is a sweep
+    found = convert(row, Item(row.path, unknown.node, unknown.label)) if answered else None
     help = (answer(found).help or "") if isinstance(found, InvalidValue) else ""
+    if help.startswith("several values"):
+        return Suggestion("XP101", message, help=help)
     losses = stacks.default().losses(method_of(unknown.label.source.text) or "sft") if row.path == "method.loss" else ()
     listed = f"one of {', '.join(losses)}" if losses else expected(row, unknown.name, text)
     what = help if help.startswith("write ") else listed
