@@ -189,10 +189,10 @@ def _rewritten(found: Diagnostic) -> Diagnostic:
         message = f"in a spec, lines of {'JSON' if match and match.re is LINE else 'YAML'} become settings with `=`"
     if not options:
         named = OF_VARIABLE.fullmatch(text, start, at + 1)
-        known = named is None or named["name"] in schema.outer_names()
-        advised = "" if named is None or known else rewritten_in(before, named["name"]).help
-        help = advised if advised.startswith("leave") else f"{advised}; {found.help}"
-        return evolve(found, help=help) if advised.startswith(("leave", "write")) else found
+        own = named is None or named["name"] in schema.outer_names()
+        instead = "" if named is None or own else rewritten_in(before, named["name"]).help
+        help = instead if instead.startswith("leave") else f"{instead}; {found.help}"
+        return evolve(found, help=help) if instead.startswith(("leave", "write")) else found
     header = "train" in text[start:at].split()
     before = HEADER if header else before
     rewrites = [option_rewritten(one, before) for one in options]
