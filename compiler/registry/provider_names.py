@@ -14,20 +14,8 @@ from xpc.compiler.registry.tables import row, table
 from xpc.grammar.package_data import read_table
 from xpc.grammar.record import record
 
-VENDOR = (
-    "nvidia",
-    "tesla",
-    "geforce",
-    "quadro",
-    "gpu",
-    "gpus",
-    "instance",
-    "ampere",
-    "hopper",
-    "card",
-    "tensor",
-    "core",
-)
+VENDOR = ("nvidia", "tesla", "geforce", "quadro", "gpu", "gpus", "instance", "ampere", "hopper", "card", "tensor",
+          "core")  # fmt: skip
 SOCKET = re.compile(r"sxm\d?|hbm\d?e?")
 MEMORY = re.compile(r"(\d+)(?:gi?b?)?")
 OTHERS = re.compile(r"(mi\d+\w*|instinct|radeon|rx|gfx\w*|m[1-9]|apple|mps|tpu|v\dp?e?|gaudi\d?|hpu|npu|ascend|910b?|"

@@ -233,8 +233,8 @@ def gpus_named(name: str) -> Guess:
     """
     name = name.lower()
     known = registry.find_gpu(name) or registry.find_gpu(name.removesuffix("s"))
-    if known is not None or name == "cpu":
-        return Guess((name if known is None else known.name,), certain=True)
+    if known is not None:
+        return Guess((known.name,), certain=True)
     kinds = [one for one in registry.gpu_names() if one.startswith(f"{name.removesuffix('s')}-")]
     return Guess(tuple(kinds[:MOST]))
 
@@ -249,7 +249,8 @@ def hardware_help(text: str) -> str:
     """The help for a value that `hardware` cannot have: `hardware 2 x t4` for `gpu:t4:2`."""
     cards = re.fullmatch(r"(?:gpu:)?(?:(?P<name>[A-Za-z][\w.-]*)[:=])?(?P<count>\d+)", text)
     count = "N" if cards is None or cards["count"] == "0" else cards["count"]
-    names = gpus_named(cards["name"]).names if cards is not None and cards["name"] else ()
+    named = (cards["name"] or "") if cards is not None else ""
+    names = ("cpu",) if named == "cpu" else gpus_named(named).names if named else ()
     if len(count) > 2 and (of_number := gpu(count)[0].names):  # `hardware 3090`
         return f"write {either(f'hardware {one}' for one in of_number)}"
     forms = [f"hardware {count} x {one}" for one in names]

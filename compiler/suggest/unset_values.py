@@ -47,7 +47,7 @@ def unset_advice(row: Setting, typed: str) -> str:
     advice, *words = unset().get(row.path, [""])
     if typed in words or ("/" in words and "/" in typed) or (advice and typed in ("auto", "default")):
         return advice
-    own = row.kind.name in (*NUMBERS, "text", "text_or_file") and row.kind.name != "every"
+    own = row.kind.name in (*NUMBERS, "text_or_file") and row.kind.name != "every"
     if own and row.path not in mapped("off") and row.default is None and typed in NO and typed.isalpha():
         return f"leave `{row.name}` out: `{typed}` sets nothing"
     return "" if typed not in ("auto", "default") or row.choices else leave_out(row)

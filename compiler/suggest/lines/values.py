@@ -10,15 +10,7 @@ from functools import cache
 
 from xpc.compiler.language import schema
 from xpc.compiler.suggest.joined_values import takes
-from xpc.compiler.suggest.lines.notations import (
-    LISTS,
-    NUMBERS,
-    by_patterns,
-    holdout_help,
-    is_legal,
-    machines,
-    notation,
-)
+from xpc.compiler.suggest.lines.notations import LISTS, NUMBERS, by_patterns, holdout_help, is_legal, machines, notation
 from xpc.compiler.suggest.lines.rewriting import findings_in, replaced
 from xpc.compiler.suggest.meaning import is_known, meaning
 from xpc.compiler.suggest.no_equivalent import no_such_choice
