@@ -171,10 +171,7 @@ def _columns(schema: Schema, rows: int) -> tuple[list[str], int]:
     names, at = [], 1
     for _ in range(schema[0][CHILDREN]):
         names.append(schema[at][NAME].decode("utf-8"))
-        left = 1
-        while left:  # skip the columns that are nested in this column
-            left += schema[at].get(CHILDREN, 0) - 1
-            at += 1
+        at = _add_keys(schema, at, "", 0, {})  # skip the columns that are nested in this column
     return names, rows
 
 

@@ -7,6 +7,7 @@ setting that is not a flag.
 from __future__ import annotations
 
 import os
+from textwrap import fill
 
 from xpc.compiler.language import schema
 
@@ -41,8 +42,8 @@ def source() -> str:
     out = HEAD
     for getter, kinds in GETTERS.items():
         paths = [f'"{row.path}"' for row in schema.TABLE if row.kind.name in kinds]
-        inside = paths[0] if len(paths) == 1 else "".join(f"\n    {path}," for path in paths) + "\n"
-        out += f"{getter}Path = Literal[{inside}]\n"
+        lines = fill(f"{', '.join(paths)},", 116, break_on_hyphens=False).replace("\n", "\n    ")
+        out += f"{getter}Path = Literal[\n    {lines}\n]  # fmt: skip\n"
     return out + "Path = " + " | ".join(f"{getter}Path" for getter in GETTERS) + "\n"
 
 
