@@ -48,7 +48,7 @@ def load_of(spec: Spec) -> Load:
         )
     if gpu is None:
         raise UnknownMemory("the memory of a CPU process is not planned")
-    if "quantization_config" in spec.model.config and not spec.in_mxfp4:
+    if "quantization_config" in spec.model.config and not (spec.in_mxfp4 or spec.bits):
         raise UnknownMemory("the checkpoint is quantized, and its weights are not of one size")
     if facts.experts and not spec.low_rank:
         raise UnknownMemory(f"`{spec.adapter}` on a mixture of experts was not measured")

@@ -18,6 +18,7 @@ from xpc.compiler.data.shapes import SHAPES
 from xpc.compiler.language.kinds import Amount, Weighted
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.lower.manifest import requirements
+from xpc.compiler.plan.experiment import plan as planned
 from xpc.compiler.stacks import load, names
 
 # -- adapters ---------------------------------------------------------------------------------------------------------
@@ -305,7 +306,7 @@ def test_attention_that_is_not_written_is_what_the_family_has(model: str, attn: 
 def test_a_checkpoint_of_bitsandbytes_has_its_stored_bits(
     stored: dict[str, bool], bits: int, adapter: str, tmp_path: Path
 ) -> None:
-    """The bundle then requires bitsandbytes, and its adapters have the dtype of adapters on a quantized base."""
+    """The bundle then requires bitsandbytes, and the plan and the adapters' dtype are those of a quantized base."""
     put(tmp_path, {"config.json": json.dumps({**CONFIG, "quantization_config": stored})})
     more = 'model(config=file("config.json"))' if stored else ""
     model = "unsloth/Llama-3.2-1B-Instruct" + ("" if stored else "-bnb-4bit")
@@ -313,6 +314,7 @@ def test_a_checkpoint_of_bitsandbytes_has_its_stored_bits(
     found = checked(text, str(tmp_path)).spec
     assert found is not None
     assert (found.bits, "bitsandbytes==" in requirements(found)) == (bits, True)
+    assert planned(found).verdict == ("fits" if stored else "unknown")  # without config.json, the size is unknown
 
 
 @pytest.mark.parametrize(
