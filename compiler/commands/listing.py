@@ -45,7 +45,7 @@ def _kind(typed: str) -> str:
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """Return the printed text and the exit status."""
+    """Return the printed text and the exit status. Raises UsageError if nothing matches the words."""
     if options.kind is None:
         kinds: list[Row] = [{"kind": name, "what": what} for name, (_, what) in KINDS.items()]
         return (json.dumps(kinds, indent=2) + "\n" if options.format == "json" else _table(kinds)), 0

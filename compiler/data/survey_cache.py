@@ -74,17 +74,11 @@ def _plain(survey: Survey) -> dict[str, object]:
     """Convert a survey to JSON."""
     broken = survey.broken
     return {
-        "rows": survey.rows,
-        "columns": survey.columns,
+        **vars(survey),
         "broken": None if broken is None else [broken.row, broken.line, broken.why, broken.encoding],
-        "wrong": survey.wrong,
-        "talks": survey.talks,
         "tallies": {name: [one.count, one.first] for name, one in survey.tallies.items()},
         "roles": {name: [one.count, one.first] for name, one in survey.roles.items()},
-        "labels": survey.labels,
         "words": list(survey.words.items()),
-        "largest": survey.largest,
-        "sketch": survey.sketch,
         "characters": list(survey.characters.items()),
     }
 

@@ -66,7 +66,7 @@ class Hub:
 
     def pin(self, kind: str, id: str, requested: str, part: str) -> Pin:
         """Pin a repository at the branch, tag or commit `requested`; "" means the default branch. `part` is the
-        configuration of a dataset.
+        configuration of a dataset. Raises HubError.
         """
         # a kernel repository without a revision is looked up as a model repository, which the hub has under the same
         # name

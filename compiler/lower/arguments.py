@@ -20,7 +20,9 @@ COMPILES = ("torch_compile", "torch_compile_backend", "torch_compile_mode")
 
 
 def arguments(spec: Spec) -> dict[str, Json]:
-    """The arguments of the method's configuration class (`spec.config`, such as SFTConfig), sorted by their names."""
+    """The arguments of the method's configuration class (`spec.config`, such as SFTConfig), sorted by their names.
+    Raises LookupError for an argument that the class does not have, which is a bug of xpc.
+    """
     out = spec.stack.base_arguments(spec.config)
     decided: dict[str, Json] = {}
     for part in (_length, _batch, optimizer, schedule, _precision, _memory, _when, _data, _machine):

@@ -214,11 +214,7 @@ def ask(
     `scratch` is a folder for temporary files. `next_to` is the spec's folder, to which the paths of data files are
     relative. `unread` maps the indices of some sources to the files into which the worker writes their rows.
     """
-    question = {
-        "bundle": bundle, "scratch": scratch, "n": request.n, "row": request.row, "random": request.random,
-        "choice": request.choice, "scan": request.scan, "rewards": request.rewards, "trust_code": request.trust_code,
-        "unread": unread or {},
-    }  # fmt: skip
+    question = {**vars(request), "bundle": bundle, "scratch": scratch, "unread": unread or {}}
     variables = {**environ, "XPC_DATA_ROOT": environ.get("XPC_DATA_ROOT") or next_to}
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as complaints:
         try:

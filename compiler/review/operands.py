@@ -67,7 +67,7 @@ class Run:
 
     @cached_property
     def spec(self) -> CheckedSpec:
-        """The checked spec."""
+        """The checked spec. Raises DoesNotCompile."""
         if self.checked is not None:
             return self.checked
         assert self.tree is not None

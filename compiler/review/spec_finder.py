@@ -119,14 +119,13 @@ def _specs(
     bases = {path: tuple(dict.fromkeys(each for one in chain for each in followed(one, link)))
              for path, chain in named.items()}  # fmt: skip
     extended = {one for chain in bases.values() for one in chain}
-    runs = {
-        path: chain
-        for path, chain in bases.items()
-        if any(known.trains for one in (path, *named[path]) if (known := file(one)) is not None)
-        or any(file(one) is None for one in named[path])
-        or (files[path].broken and path not in extended)
-        or len(named[path]) >= DEEP
-    }
+    runs = {}
+    for path, chain in bases.items():
+        known = [file(one) for one in (path, *named[path])]
+        trains = any(one is not None and one.trains for one in known)
+        broken = files[path].broken and path not in extended
+        if trains or broken or None in known or len(named[path]) >= DEEP:
+            runs[path] = chain
     return Specs(runs, tuple(files), links, tuple(sorted(copies)))
 
 

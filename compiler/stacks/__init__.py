@@ -246,7 +246,7 @@ class Stack:
         `parallelism_config` and `deepspeed_config` (the blocks). In DeepSpeed's JSON file: `deepspeed` (the top level),
         `zero_optimization`, `offload_optimizer` and `offload_param`. `deepspeed_removed` and `zero_removed` are keys of
         older DeepSpeed versions; this version refuses them with any value. Keys with a prefix, such as `fsdp_`, are
-        returned with the prefix.
+        returned with the prefix. Raises KeyError for any other part.
         """
         accelerate, deepspeed = self.table["library"]["accelerate"], self.table["library"]["deepspeed"]
         match where:

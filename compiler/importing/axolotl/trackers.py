@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.text.entries import Entries, boolean, words
+from xpc.compiler.importing.text.entries import Entries, boolean, is_stated, words
 
 TRACKERS = {
     "wandb": ("use_wandb", "wandb_project", "wandb_name"),
@@ -25,7 +25,7 @@ def trackers(draft: Draft, named: Entries) -> None:
     plugins = words(named["plugins"]) if "plugins" in named else None
     on = tuple(
         one for one, (use, *names) in found.items()
-        if boolean(use) or (names and names[0] is not None and not names[0].empty)
+        if boolean(use) or any(map(is_stated, names[:1]))
         if one != "swanlab" or any(plugin.endswith("SwanLabPlugin") for plugin in plugins or ())
     )  # fmt: skip
     draft.default("track", on or ("none",), "the source reports to these trackers")

@@ -33,9 +33,7 @@ def table(found: Rehearsal, problems: Sequence[Diagnostic]) -> dict[str, Any]:
             {"step": one.name, "state": one.state, "text": one.text, "seconds": round(one.seconds, 1)}
             for one in found.steps
         ],
-        "replaced": [
-            {"setting": one.setting, "was": one.was, "now": one.now, "why": one.why} for one in found.twin.replaced
-        ],
+        "replaced": [vars(one) for one in found.twin.replaced],
         "not_here": [{"what": what, "why": why} for what, why in NEVER],
         "own_tokenizer": found.own_tokenizer,
         "made_rows": found.made_rows,

@@ -115,7 +115,7 @@ class Rehearsal:
     # Steps ----------------------------------------------------------------------------------------------------------
 
     def rows(self) -> str:
-        """Prepare the first rows as the trainer gets them, and record every problem of a row."""
+        """Prepare the first rows as the trainer gets them, and record their problems. Raises UsageError."""
         bundle = self.written("rows")
         request = Request(n=4 if len(self.spec.data) < 4 else 1)
         found = ask(self.python, bundle, os.path.join(self.folder, "scratch"), request, self.folder, self.environ)
@@ -182,7 +182,7 @@ class Rehearsal:
                       "schedule.warmup", "write a shorter warm-up, such as `schedule(warmup=3%)`")  # fmt: skip
 
     def called(self, bundle: str) -> str:
-        """Check the results of the made-up calls of tools in the run that was not interrupted."""
+        """Check the made-up calls of tools in the run that was not interrupted. Raises UsageError."""
         record = read_run(os.path.join(os.path.dirname(bundle), OUT))
         events = [] if record is None else record.events
         calls, failed = (
@@ -215,7 +215,7 @@ class Rehearsal:
         return f"{answer['loaded']}: {answer['text'].strip()[:40]!r}" if answer["text"] else str(answer["loaded"])
 
     def pushed(self) -> str:
-        """Check what was pushed to the local server that replaces the hub."""
+        """Check what was pushed to the local server that replaces the hub. Raises UsageError."""
         if not self.hub.repositories:
             raise UsageError("nothing was pushed")
         name, repository = next(iter(self.hub.repositories.items()))
