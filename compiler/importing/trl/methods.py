@@ -209,47 +209,15 @@ def _reward_arguments(draft: Draft, named: Entries, reward: str) -> tuple[tuple[
 
 
 def _rewards(draft: Draft, named: Entries) -> None:
+    """Import the reward functions with their weights, and the keys that only functions of Open-R1's scripts read."""
     entry, weights = named.get("reward_funcs"), named.get("reward_weights")
-    own: list[str] = []
-    files: set[str] = set()
+    own = False
     if entry is not None and words(entry) is None:
         draft.error(entry, "the value must be a list of names", "write `method { rewards = [NAME(weight=1)] }`")
     elif is_stated(entry):
-        names = words(entry) or []
-        given = [number(one) for one in weights.items] if is_stated(weights) else None
-        if given is not None and (len(given) != len(names) or None in given):
-            draft.error(weights or entry, f"there are {len(names)} reward functions but {len(given)} weights")
-            given = None
-        found = []
-        for name, weight in zip(names, given or [None] * len(names)):
-            if name in REWARDS:
-                found.append(Weighted(name, weight, arguments=_reward_arguments(draft, named, name)))
-            elif name in reward_functions.NAMES and draft.trl_rewards:
-                found.append(reward_functions.weighted(draft, name, weight))
-            else:
-                module, _, function = name.rpartition(".")
-                file = f"{module.replace('.', '/')}.py" if PART.fullmatch(module) else reward_file.USUAL
-                file = draft.rewards or file
-                own.append(function)
-                files.add(file)
-                found.append(Weighted(function, weight, file, function))
-        draft.put("method.rewards", tuple(found), entry)
-        draft.mark(weights, "mapped" if given is not None else "irrelevant", "method.rewards")
-        if own and not set(own) <= {*draft.reward_names}:
-            listed = ", ".join(f"`{name}`" for name in own)
-            locations = " and ".join(f"`{one}`" for one in sorted(files))
-            draft.warn(entry, f"xpc has no built-in reward {listed}, so the spec calls the functions in {locations}",
-                       "put the file next to the spec, or name another file with `--rewards`")  # fmt: skip
+        own = _named_rewards(draft, named, entry, weights)
     elif draft.reward_names:
-        given = [number(one) for one in weights.items] if is_stated(weights) else []
-        if given and (len(given) != len(draft.reward_names) or None in given):
-            listed = ", ".join(draft.reward_names)
-            draft.error(weights, f"there are {len(given)} weights, but `{draft.rewards}` has the functions {listed}")
-        each = zip(draft.reward_names, given or [None] * len(draft.reward_names))
-        found = [Weighted(name, weight, draft.rewards, name) for name, weight in each]
-        why = f"the functions in `{draft.rewards}` that have an argument `completions`"
-        draft.put("method.rewards", tuple(found), None, why)
-        draft.mark(weights, MAPPED, "method.rewards")
+        _rewards_of_the_option(draft, weights)
     for key, (reward, _) in ARGUMENTS.items():
         one = named.get(key)
         if one is not None and not draft.handled(one):
@@ -263,3 +231,45 @@ def _rewards(draft: Draft, named: Entries) -> None:
             draft.reserve(one, f"{name}: {plain(one)}", f"a function in `{reward_file.USUAL}` takes it as an argument")
         elif one is not None and name != "dataset_prompt_template":
             draft.note(one, "no reward function of the recipe executes code")
+
+
+def _named_rewards(draft: Draft, named: Entries, entry: Entry, weights: Entry | None) -> bool:
+    """Set the rewards that `reward_funcs` names. Returns whether one of them is a function of a file."""
+    names = words(entry) or []
+    given = [number(one) for one in weights.items] if is_stated(weights) else None
+    if given is not None and (len(given) != len(names) or None in given):
+        draft.error(weights or entry, f"there are {len(names)} reward functions but {len(given)} weights")
+        given = None
+    found: list[Weighted] = []
+    own: list[Weighted] = []
+    for name, weight in zip(names, given or [None] * len(names)):
+        if name in REWARDS:
+            found.append(Weighted(name, weight, arguments=_reward_arguments(draft, named, name)))
+        elif name in reward_functions.NAMES and draft.trl_rewards:
+            found.append(reward_functions.weighted(draft, name, weight))
+        else:
+            module, _, function = name.rpartition(".")
+            file = f"{module.replace('.', '/')}.py" if PART.fullmatch(module) else reward_file.USUAL
+            own.append(Weighted(function, weight, draft.rewards or file, function))
+            found.append(own[-1])
+    draft.put("method.rewards", tuple(found), entry)
+    draft.mark(weights, "mapped" if given is not None else "irrelevant", "method.rewards")
+    if not {one.name for one in own} <= {*draft.reward_names}:
+        listed = ", ".join(f"`{one.name}`" for one in own)
+        locations = " and ".join(sorted({f"`{one.file}`" for one in own}))
+        draft.warn(entry, f"xpc has no built-in reward {listed}, so the spec calls the functions in {locations}",
+                   "put the file next to the spec, or name another file with `--rewards`")  # fmt: skip
+    return bool(own)
+
+
+def _rewards_of_the_option(draft: Draft, weights: Entry | None) -> None:
+    """Set the rewards to the functions in the file of `--rewards`."""
+    given = [number(one) for one in weights.items] if is_stated(weights) else []
+    if given and (len(given) != len(draft.reward_names) or None in given):
+        listed = ", ".join(draft.reward_names)
+        draft.error(weights, f"there are {len(given)} weights, but `{draft.rewards}` has the functions {listed}")
+    each = zip(draft.reward_names, given or [None] * len(draft.reward_names))
+    found = [Weighted(name, weight, draft.rewards, name) for name, weight in each]
+    why = f"the functions in `{draft.rewards}` that have an argument `completions`"
+    draft.put("method.rewards", tuple(found), None, why)
+    draft.mark(weights, MAPPED, "method.rewards")
