@@ -73,7 +73,7 @@ def answer(wrong: InvalidValue) -> Diagnostic:
         at = Label(at.source, at.span, f"a number{limits or ' that is finite and below 2^63'}")
     typed = "" if node is None else item.label.source.slice(node.span).strip('"').lower()
     steps = (
-        _call_of_python, _unset_value, _plain_form, _setting_of_a_flag, _setting_of_save, several_runs,
+        _call_of_python, _unset_value, _plain_form, _setting_of_a_flag, _setting_of_save, _several_runs,
     )  # fmt: skip
     for step in steps:
         found = step(row, item, node, typed)
@@ -181,7 +181,7 @@ def _setting_of_save(row: Setting, item: Item, node: Value | None, typed: str) -
     return (f"write `save({form})`, or a path in double quotes",) if form else None
 
 
-def several_runs(row: Setting, item: Item, node: Value | None, typed: str) -> Help | None:
+def _several_runs(row: Setting, item: Item, node: Value | None, typed: str) -> Help | None:
     """The help for several values of a setting that takes one: `lr = [1e-5, 2e-5]` becomes a sweep."""
     if not isinstance(node, List) or len(node.items) < 2 or row.kind.name not in ONE or "-" in typed.replace("e-", ""):
         return None

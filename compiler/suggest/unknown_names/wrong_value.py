@@ -10,7 +10,7 @@ from xpc.compiler.language.kinds import FLAG
 from xpc.compiler.language.schema import Setting
 from xpc.compiler.language.values import InvalidValue
 from xpc.compiler.suggest.converted_values import expected, plain
-from xpc.compiler.suggest.legal import AUTO, answer, of_another_setting, several_runs
+from xpc.compiler.suggest.legal import AUTO, answer, of_another_setting
 from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, advice, own_reason
 from xpc.compiler.suggest.registry_names import hardware_help
 from xpc.compiler.suggest.sentence import method_of
@@ -36,9 +36,6 @@ def wrong_value(row: Setting, unknown: UnknownName, message: str) -> Suggestion:
     unset = unset_advice(row, text) or (leave_out(row) if text == "auto" and row.path not in AUTO else "")
     if unset:
         return Suggestion("XP101", message, f"did you mean `{row.name}`?", unset)
-    runs = several_runs(row, Item(row.path, unknown.node, unknown.label), unknown.node, "")
-    if runs is not None:
-        return Suggestion("XP101", message, help=runs[0])
     reason = own_reason(text if row.kind is FLAG else f"{row.name} {text}")
     reason = reason or (own_reason(f"{unknown.name} path") if "/" in text else None)  # `reward_model = "me/model"`
     if reason is not None:
