@@ -12,12 +12,10 @@ from xpc.compiler.suggest.components import misspelt_clause
 from xpc.compiler.suggest.converted_values import NO, YES
 from xpc.compiler.suggest.flag_values import reward
 from xpc.compiler.suggest.known_names import NEVER_LEGAL, known_choice
-from xpc.compiler.suggest.likeness import typo_of
 from xpc.compiler.suggest.lines.shell import COMMAND, command_help
 from xpc.compiler.suggest.meaning import Meaning, meaning
 from xpc.compiler.suggest.no_equivalent import advice
 from xpc.compiler.suggest.registry_names import either
-from xpc.compiler.suggest.sentence import holdout_share
 from xpc.compiler.suggest.tables import commands
 from xpc.compiler.suggest.typed_form import intended_value, written
 from xpc.compiler.suggest.unknown_names.case import Case, first_answer
@@ -40,7 +38,6 @@ def outside(unknown: UnknownName) -> Suggestion:
     steps = (
         first_line_again,
         _stray_value,
-        _misspelt_train,
         _misspelt_clause,
         _clause_of_the_choice,
         _shell_command,
@@ -64,15 +61,6 @@ def _stray_value(case: Case) -> Suggestion | None:
     """
     stray = case.node is None and case.name.lower() in ("true", "false", "yes", "no", "null", "none")
     return case.says(f"a value follows `=`, as in `packing={case.name.lower()}`") if stray else None
-
-
-def _misspelt_train(case: Case) -> Suggestion | None:
-    """Handle a first line whose verb is misspelt: `trian qwen2.5-3b on alpaca`."""
-    unknown = case.unknown
-    line = unknown.label.source.text[unknown.label.span.end :].partition("\n")[0].split()
-    if not typo_of(case.name, ["train"]) or (line and line[1:2] != ["on"]):
-        return None
-    return evolve(case.says(HEADER, "did you mean `train`?"), edit="train" if line else None)
 
 
 def _shell_command(case: Case) -> Suggestion | None:
