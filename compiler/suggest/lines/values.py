@@ -70,34 +70,31 @@ def rewrite_values(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
                 out = replaced(out, inside, _rewritten(inside[0], name, source, span, form, called is True))
             elif rows and SEVERAL.fullmatch(typed) and all(row.kind.name in NUMBERS for row in rows):
                 out = replaced(out, inside, _sweep(inside[0], name["name"], source, span))
-            elif rows and rows[0].choices and ADDED.fullmatch(typed):  # `method reinforce++`, `method sft+lora`
-                legal = [*schema.bare_choices(), *schema.ADAPTERS]
-                each = typed.split("+") if {*typed.split("+")}.issubset(legal) else ()
-                help = f"{no_such_choice(rows[0].name, typed)}write one of {', '.join(rows[0].choices)}"
-                help = f"write {' and '.join(f'`{one}`' for one in each)}, each on a line of its own" if each else help
-                out = replaced(out, inside, evolve(inside[0], primary=Label(source, span), help=help, edits=()))
-            elif name["name"] in OF_GPUS and SEVERAL.fullmatch(typed):  # `devices 0, 1`
-                count = len(re.split(SEPARATOR, typed))
-                help = f"write `hardware {count} x GPU`, {YOUR_GPU}; CUDA_VISIBLE_DEVICES chooses the cards"
-                out = replaced(out, inside, evolve(inside[0], primary=Label(source, span), help=help, edits=()))
             elif inside[0].code != "XP112" and (
-                help := _unclear(name["name"], typed, source.text[start : name.start()])
+                help := _help(name["name"], typed, rows, source.text[start : name.start()])
             ):
                 out = replaced(out, inside, evolve(inside[0], primary=Label(source, span), help=help, edits=()))
     return out
 
 
-def _unclear(name: str, typed: str, before: str) -> str:
-    """The help for a value that has no single form: a number as a split, several names where one is possible, or a GPU
-    that is not in the registry. "" for any other value.
+def _help(name: str, typed: str, rows: Sequence[schema.Setting], before: str) -> str:
+    """The help for a value that no single setting has: a sum of choices, a number as a split, several names where one
+    is possible, or GPUs of which there are several kinds or none. "" for any other value.
     """
+    if rows and rows[0].choices and ADDED.fullmatch(typed):  # `method reinforce++`, `method sft+lora`
+        each = typed.split("+")
+        if {*each}.issubset((*schema.bare_choices(), *schema.ADAPTERS)):
+            return f"write {' and '.join(f'`{one}`' for one in each)}, each on a line of its own"
+        return f"{no_such_choice(rows[0].name, typed)}write one of {', '.join(rows[0].choices)}"
     if name not in OF_GPUS:
         one = not {*"({"} & {*before} and all(
             row.kind.name in ("name", "text", "choice") for row in schema.TABLE if row.name == name
         )
-        return (holdout_help(typed) if name == "split" else "") or (
-            takes(name) if one and NAMES.fullmatch(typed) else ""
-        )
+        split = holdout_help(typed) if name == "split" else ""
+        return split or (takes(name) if one and NAMES.fullmatch(typed) else "")
+    if SEVERAL.fullmatch(typed):  # `devices 0, 1`
+        count = len(re.split(SEPARATOR, typed))
+        return f"write `hardware {count} x GPU`, {YOUR_GPU}; CUDA_VISIBLE_DEVICES chooses the cards"
     if len(forms := machines(typed)) > 1:
         return f"write {either(f'hardware {one}' for one in forms)}"
     card = re.fullmatch(r"\d+ x ((?!x-)[A-Za-z][\w. -]*)", by_patterns("hardware", "hardware", typed))
