@@ -46,8 +46,6 @@ AFTER_NAME = re.compile(
     r"[ \t]*(?P<name>[A-Za-z][\w.-]*)[ \t]+(?P<one>\[[^\]\n]*\]|[\w.-]+(?:,[\w.-]+)+),?[ \t]*(?:#.*)?"
 )
 """A pattern for a list without `=`: `targets [q_proj, v_proj]`, `lora_target q_proj,v_proj`."""
-OF_VARIABLE = re.compile(r"[ \t]*(?P<name>[A-Za-z][\w.-]*)[ \t]*=[ \t]*\$")
-"""A pattern for the beginning of a line whose value is a variable: `lora_r = $RANK`, `trainer.nnodes = ${NODES}`."""
 SPACED = re.compile(
     rf"[ \t]*(?P<name>[A-Za-z][\w.-]*(?:[ \t]+\w[\w.-]*){{1,5}})[ \t]*[=:][ \t]*(?P<one>{VALUE}),?[ \t]*(?:#.*)?"
 )
@@ -188,11 +186,7 @@ def _rewritten(found: Diagnostic) -> Diagnostic:
         options = [] if match is None else [_option(match, match["one"] and match["one"].rstrip(","))]
         message = f"in a spec, lines of {'JSON' if match and match.re is LINE else 'YAML'} become settings with `=`"
     if not options:
-        named = OF_VARIABLE.fullmatch(text, start, at + 1)
-        own = named is None or named["name"] in schema.outer_names()
-        instead = "" if named is None or own else rewritten_in(before, named["name"]).help
-        help = instead if instead.startswith("leave") else f"{instead}; {found.help}"
-        return evolve(found, help=help) if instead.startswith(("leave", "write")) else found
+        return found
     header = "train" in text[start:at].split()
     before = HEADER if header else before
     rewrites = [option_rewritten(one, before) for one in options]
@@ -329,7 +323,7 @@ def option_rewritten(option: Option, before: str) -> Rewritten:
     if option.value is not None and option.value.strip('"').startswith("$"):
         help, named = "a spec has no variables, and reads no environment", rewritten_in(before, option.name).help
         write = f"{named}, with your value" if named.startswith("write ") else "write the value itself"
-        return Rewritten(None, named if LEAVE.fullmatch(named) else f"{write}: {help}")
+        return Rewritten(None, named if named.startswith("leave ") else f"{write}: {help}")
     weight = re.fullmatch(r"0?\.\d+|\d+(?:\.\d+)?%", option.value or "")
     # a dataset with its share in a `data` block, such as `alpaca: 0.7`
     if weight is not None and registry.find_dataset(option.name) is not None:

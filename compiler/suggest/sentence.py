@@ -145,6 +145,18 @@ def output_folder(unknown: UnknownName) -> str | None:
     return f'save "{text}"' if ours and slash and root.lower() in OUTPUT_ROOTS else None
 
 
+def holdout_share(unknown: UnknownName) -> str | None:
+    """The setting for a split that is given in parts: `split = "98,2"` becomes `holdout=2%`. None for
+    any other value.
+    """
+    text = (unknown.typed or "").strip('"')
+    if "split" not in words(unknown.name) or not PARTS.fullmatch(text):
+        return None
+    parts = [float(part) for part in text.split(",")]
+    share = 100 * parts[1] / sum(parts) if sum(parts) else 0.0
+    return f"holdout={share:.4g}%" if 0 < share < 100 else None
+
+
 def named_by_value(unknown: UnknownName) -> str | None:
     """The first line to write for a name such as `policy_checkpoint`: the name contains a word for a model or for data,
     and its value may be a model or a dataset. None for other names.

@@ -16,6 +16,7 @@ from xpc.compiler.suggest.lines.shell import COMMAND, command_help
 from xpc.compiler.suggest.meaning import Meaning, meaning
 from xpc.compiler.suggest.no_equivalent import advice
 from xpc.compiler.suggest.registry_names import either
+from xpc.compiler.suggest.sentence import holdout_share
 from xpc.compiler.suggest.tables import commands
 from xpc.compiler.suggest.typed_form import intended_value, written
 from xpc.compiler.suggest.unknown_names.case import Case, first_answer
