@@ -156,7 +156,9 @@ def _switch_of_the_block(case: Inside) -> Suggestion | None:
     typed = case.typed.strip('"').lower()
     if typed == "auto":
         return case.says("leave the block out: xpc then chooses")
-    off = "leave the block out, which turns it off"
+    text, at = case.unknown.label.source.text, case.unknown.label.span.start
+    bf16 = re.search(r"\bbf16[ \t]*[({][^(){}]*$", text[max(0, at - 200) : at])  # without it, bf16 is the default
+    off = "write `fp32` instead of the block" if bf16 else "leave the block out, which turns it off"
     return case.says(off if typed in NO else f"leave `{case.name}` out: the block turns it on")
 
 
