@@ -80,7 +80,7 @@ def _distinct(phrase: str) -> bool:
     """Whether a spelling of a choice is clear without its setting: true for `fa2`; false for `dp` and `auto`, which
     could mean many things.
     """
-    common = ("auto", "none", "full", "default", "true", "false", "half", "single")
+    common = ("auto", "none", "full", "default", "true", "false", "half", "single", "one gpu", "single gpu")
     typed = letters(phrase)
     return phrase not in common and not typed.isdecimal() and (len(typed) > 3 or (len(typed) == 3 and typed[0] == "f"))
 

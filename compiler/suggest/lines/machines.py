@@ -57,8 +57,9 @@ def rewrite_machines(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
             continue
         start, end = line_bounds(label.source.text, label.span.start, label.span.start)
         machines = MACHINES.fullmatch(label.source.text, start, end)
-        line = label.source.text[start:end].strip()
-        if machines is None and found.code in ("XP025", "XP030") and ALONE.fullmatch(line):  # `8 gpus`, `a100 x 4`
+        line = re.sub(r"^\w+(?= )", lambda one: str(COUNTED.get(one[0], one[0])), label.source.text[start:end].strip())
+        alone = ALONE.fullmatch(line) and (found.code in ("XP025", "XP030") or line[:1].isdecimal())
+        if machines is None and alone:  # `8 gpus`, `one gpu`, `a100 x 4`
             forms = [f"hardware {one}" for one in gpus_of(line)]
             machines = None if forms else MACHINES.fullmatch(f"hardware {line}")
             if forms:
