@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xpc.compiler.data.shapes import token_columns
 from xpc.compiler.language.kinds import NEVER
 from xpc.compiler.language.optimizers import METRIC_SCHEDULES
 from xpc.compiler.rules.core.conditions import evaluation_rows
@@ -11,6 +12,7 @@ from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.rules.method.sft import CONVERSATIONS
 from xpc.compiler.rules.optimizer.best_model import SPEED, reported
 from xpc.compiler.spec import Spec
+from xpc.compiler.spec.resources import DataSource
 
 WHEN = evaluation_rows
 
@@ -19,8 +21,9 @@ LOAD, METRIC = "load_best_model_at_end", "metric_for_best_model"
 
 @rule("XP525", "evaluation-over-other-tokens")
 def other_tokens(spec: Spec) -> Iterator[Finding]:
-    """A model that is trained only on completions must be evaluated on rows that also have a prompt and a completion.
-    With `assistant_only`, it may also be evaluated on conversations, where only the assistant's turns count.
+    """A model that is trained only on completions must be evaluated on rows that also have a prompt and a completion,
+    or on tokenized rows with a `completion_mask` or `labels`. With `assistant_only`, it may also be evaluated on
+    conversations, where only the assistant's turns count.
 
     Why it is bad: for rows without a separate completion, the evaluation loss is a mean over all tokens, including the
     tokens of the questions. So the loss does not measure how well the model writes completions.
@@ -36,7 +39,7 @@ def other_tokens(spec: Spec) -> Iterator[Finding]:
         return
     legal = ("prompt_completion", *(CONVERSATIONS if spec.flag("method.assistant_only") else ()))
     for one in spec.evaluated:
-        other = next((source for source in one.sources if source.shape not in legal), None)
+        other = next((source for source in one.sources if source.shape not in legal and not _masked(source)), None)
         if other is not None:
             yield Finding(
                 one.label,
@@ -44,6 +47,12 @@ def other_tokens(spec: Spec) -> Iterator[Finding]:
                 "evaluate on prompts and completions, or write `method sft(completion_only=false)`",
                 (spec.data[0].label,),
             )
+
+
+def _masked(source: DataSource) -> bool:
+    """Whether the rows are tokens, and one of their columns says which tokens are learned."""
+    parts = token_columns(source.columns) if source.shape == "tokens" and source.columns else {}
+    return not parts.keys().isdisjoint(("completion_mask", "labels"))
 
 
 @rule("XP526", "metric-of-no-set")
