@@ -70,6 +70,20 @@ def test_the_batch_has_the_ids_and_labels_of_the_rows(warm: Warm, target: str) -
         assert (counted["cut_rows"], counted["cut_tokens"]) == (len(cut), sum(cut))
 
 
+@pytest.mark.parametrize("target", nightly_but(STACKS, DEFAULT.__eq__))
+def test_masked_tokens_evaluate_a_run_on_completions(warm: Warm, tmp_path: Path, target: str) -> None:
+    """The evaluation loss covers the learned tokens only, as for rows with a prompt and a completion (XP525)."""
+    all_learned = [{"input_ids": ids, "labels": ids} for ids in IDS]
+    pairs = [{"prompt": f"{row}?", "completion": "red"} for row in range(8)]
+    put(warm.location, {**FILES, "learned.jsonl": lines(all_learned), "pairs.jsonl": lines(pairs)})
+    sets = 'eval(data=["labelled.jsonl", "padded.jsonl", "learned.jsonl"], every=2, micro=1)'
+    text = spec(sets, data='"pairs.jsonl"', length="2 steps", sizes="gbs=2 micro=1 seq=64", target=target)
+    run = warm.train(text, f"{target}-masked-tokens", target, str(tmp_path))
+    labelled, padded, learned = (run.values(f"eval_{name}_loss")[0] for name in ("labelled", "padded", "learned"))
+    assert abs(labelled - padded) < 1e-5
+    assert abs(labelled - learned) > 1e-3
+
+
 PACKS = [one for one in STACKS if "bfd" in getattr(load(one), "packing", ())]
 """Stacks on which packed rows do not attend to each other on a CPU."""
 
@@ -91,8 +105,8 @@ def test_packed_rows_keep_their_labels(warm: Warm, target: str) -> None:
 
 @pytest.mark.parametrize("target", FIRST_AND_LAST)
 def test_parquet_rows_are_checked_by_the_run(warm: Warm, tmp_path: Path, target: str) -> None:
-    """The compiler reads only the column names of a Parquet file. So the run itself must find wrong rows, and does so
-    before it loads the model.
+    """The compiler reads only the names and types of a Parquet file's columns. So the run itself must find wrong rows,
+    and does so before it loads the model.
     """
     datasets = pytest.importorskip("datasets")
     wrong: dict[str, tuple[list[dict[str, Any]], str]] = {
