@@ -137,7 +137,9 @@ class MethodCheck:
 
     def _unknown(self, path: str, at: Label, name: str, known: list[str], more: str = "", method: str = "") -> None:
         # imported only here, because only a wrong spec needs it
+        from xpc.compiler.suggest.converted_values import methods_with
         from xpc.compiler.suggest.known_names import known_choice
+        from xpc.compiler.suggest.likeness import typo_of
         from xpc.compiler.suggest.no_equivalent import advice, no_such_choice
 
         why = no_such_choice(BY_PATH[path].name, name)
