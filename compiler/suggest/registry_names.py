@@ -247,13 +247,12 @@ def either(names: Iterable[str]) -> str:
 
 def hardware_help(text: str) -> str:
     """The help for a value that `hardware` cannot have: `hardware 2 x t4` for `gpu:t4:2`."""
-    cards = re.fullmatch(r"(?:gpu:)?(?:(?P<name>[A-Za-z][\w.-]*)[:=])?(?P<count>\d+)", text)
-    count = "N" if cards is None or cards["count"] == "0" else cards["count"]
-    named = (cards["name"] or "") if cards is not None else ""
-    names = ("cpu",) if named == "cpu" else gpus_named(named).names if named else ()
-    if len(count) > 2 and (of_number := gpu(count)[0].names):  # `hardware 3090`
-        return f"write {either(f'hardware {one}' for one in of_number)}"
+    cards = re.fullmatch(r"(?:gpu:)?(?:(?P<name>[A-Za-z][\w.-]*)[:=])?(?P<count>[1-9]\d*)", text)
+    name, count = (cards["name"], cards["count"]) if cards is not None else (None, "N")
+    names = ("cpu",) if name == "cpu" else gpus_named(name).names if name else ()
     forms = [f"hardware {count} x {one}" for one in names]
+    if len(count) > 2:  # `hardware 3090`
+        forms = [f"hardware {one}" for one in gpu(count)[0].names]
     return f"write {either(forms)}" if forms else f"write `hardware {count} x GPU`, {YOUR_GPU}"
 
 
