@@ -115,7 +115,6 @@ def _named(unknown: UnknownName, nothing: str) -> str:
     return text if known or REPOSITORY.fullmatch(text) else f'"{text}"'
 
 
-PARTS = re.compile(r"\d+(?:\.\d+)?(?:\s*,\s*\d+(?:\.\d+)?){1,2}")
 DATA_WORDS = words_of("rows")
 MODEL_WORDS = words_of("models")
 OTHER_ROLES = words_of("other_roles")
@@ -143,18 +142,6 @@ def output_folder(unknown: UnknownName) -> str | None:
     }
     ours = not named.isdisjoint(("checkpoint", "checkpoints")) and named.isdisjoint(others)
     return f'save "{text}"' if ours and slash and root.lower() in OUTPUT_ROOTS else None
-
-
-def holdout_share(unknown: UnknownName) -> str | None:
-    """The setting for a split that is given in parts: `split = "98,2"` becomes `holdout=2%`. None for
-    any other value.
-    """
-    text = (unknown.typed or "").strip('"')
-    if "split" not in words(unknown.name) or not PARTS.fullmatch(text):
-        return None
-    parts = [float(part) for part in text.split(",")]
-    share = 100 * parts[1] / sum(parts) if sum(parts) else 0.0
-    return f"holdout={share:.4g}%" if 0 < share < 100 else None
 
 
 def named_by_value(unknown: UnknownName) -> str | None:

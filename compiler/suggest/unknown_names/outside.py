@@ -16,7 +16,6 @@ from xpc.compiler.suggest.lines.shell import COMMAND, command_help
 from xpc.compiler.suggest.meaning import Meaning, meaning
 from xpc.compiler.suggest.no_equivalent import advice
 from xpc.compiler.suggest.registry_names import either
-from xpc.compiler.suggest.sentence import holdout_share
 from xpc.compiler.suggest.tables import commands
 from xpc.compiler.suggest.typed_form import intended_value, written
 from xpc.compiler.suggest.unknown_names.case import Case, first_answer
@@ -106,8 +105,13 @@ def _setting_of_a_source(case: Case) -> Suggestion | None:
 
 def split_in_parts(case: Case) -> Suggestion | None:
     """Handle a split that is given in parts: `split = "98,2"` is `holdout=2%`."""
-    share = holdout_share(case.unknown)
-    return None if share is None else case.suggests(share, share)
+    text = case.typed.strip('"')
+    listed = re.fullmatch(r"(?:\s*\d+(?:\.\d+)?\s*,){1,2}\s*\d+(?:\.\d+)?\s*", text)
+    if listed is None or "split" not in re.split(r"[^a-z]", case.name.lower()):
+        return None
+    numbers = [float(part) for part in text.split(",")]
+    share = 100 * numbers[1] / sum(numbers) if sum(numbers) else 0.0
+    return case.suggests(form := f"holdout={share:.4g}%", form) if 0 < share < 100 else None
 
 
 def _adapter_with_its_rank(case: Case) -> Suggestion | None:
