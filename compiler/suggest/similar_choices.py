@@ -73,11 +73,8 @@ def _similar_choice(row: schema.Setting, text: str) -> str | None:
     if len(inside) == 1:
         # the text contains one of the choices, as the file name `ds_config_zero3.json` contains `zero3`
         return inside.pop()
-    begun = [
-        name
-        for name in row.choices
-        if len(typed) > 2 - any(map(str.isdigit, typed)) and letters(name).startswith(typed)
-    ]
+    enough = len(typed) > 2 - any(map(str.isdigit, typed))
+    begun = [name for name in row.choices if enough and letters(name).startswith(typed)]
     if len(begun) == 1:
         return begun[0]  # the name may abbreviate a reward, as `acc` abbreviates `accuracy`
     if len(near := [name for name in row.choices if one_letter(text, name)]) == 1:
