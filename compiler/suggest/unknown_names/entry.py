@@ -76,7 +76,9 @@ def unknown_name(unknown: UnknownName, count: int = 0) -> Suggestion:
     off = found.edit is not None and re.search(r"=[ ]?(?:0|none|false|never)\)*$|\bfalse\b", found.edit)
     text = (unknown.typed or "").strip('"')
     legal = any("none" in schema.BY_PATH[path].choices for path in found.intended if path in schema.BY_PATH)
-    unwritten = found.edit or (found.help.startswith("write ") and "none" not in found.help)
+    names = (unknown.name, *(schema.BY_PATH[path].name for path in found.intended if path in schema.BY_PATH))
+    stated = "none" in found.help or any(advice(f"{one} none", "") for one in names)  # `lr_scheduler = none`
+    unwritten = found.edit or (found.help.startswith("write ") and not stated)
     empty = text in UNSET or (unknown.typed == '""' and found.edit is None and unknown.clause is None)
     if (empty or (text == "none" and unwritten and not legal)) and not off:
         help = f"leave `{unknown.name[:60]}` out: `{unknown.typed}` sets nothing"
