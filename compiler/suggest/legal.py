@@ -11,7 +11,7 @@ from xpc.compiler import stacks
 from xpc.compiler.language.codes import report
 from xpc.compiler.language.convert import convert
 from xpc.compiler.language.items import Item
-from xpc.compiler.language.schema import BY_PATH, CLAUSES, Setting, bare_choices
+from xpc.compiler.language.schema import ADAPTERS, BY_PATH, CLAUSES, Setting, bare_choices
 from xpc.compiler.language.values import InvalidValue
 from xpc.compiler.suggest.converted_values import NO, SWITCHES, bounds, converted, expected, methods_with
 from xpc.compiler.suggest.converted_values import legal as in_words
@@ -253,8 +253,8 @@ def of_another_setting(row: Setting, name: str) -> str:
     if known_choice(row, name) is not None:
         return ""
     path = name if name in BY_PATH and BY_PATH[name].kind.name == "flag" else bare_choices().get(name)
-    if path is None or path == row.path or name in row.choices:
-        return ""
+    if path is None or path == row.path or not (row.head or path in (*ADAPTERS, "method")):
+        return ""  # `state_dict = local` is not about `launch`
     return f"write `{name}` on a line of its own: it is {'a clause' if path == name else f'a choice of `{path}`'}"
 
 
