@@ -67,6 +67,7 @@ def search(unknown: UnknownName) -> Suggestion:
     case = Case(unknown, near[0] if near else guess)
     parts_of_paths = (_key_of_a_component, _key_of_evaluation, _last_part)
     after_the_guess = (
+        _refused_word,
         _of_a_library,
         _environment_variable,
         *parts_of_paths,
@@ -151,6 +152,14 @@ def _one_of(unknown: UnknownName, near: list[Meaning]) -> Suggestion:
     names = [one.value or one.path.rpartition(".")[2] for one in near]
     found = Case(unknown).says(f"write {either(names)}")
     return evolve(found, intended=tuple(one.path for one in near))
+
+
+def _refused_word(case: Case) -> Suggestion | None:
+    """Handle a name that has no equivalent in xpc, and resembles a setting only because of a synonym, such as `iters`
+    for `steps`.
+    """
+    synonym = case.guess is not None and case.exact and case.guess.likeness < 1.0
+    return without_equivalent(case.message, case.name, loosely=False) if synonym else None
 
 
 def _of_a_library(case: Case) -> Suggestion | None:
