@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from xpc.compiler.language.schema import CLAUSES
 from xpc.compiler.suggest.pasted_blocks import clause_of, joined
 from xpc.grammar.diagnostic import Diagnostic, Edit
 from xpc.grammar.record import evolve
@@ -127,6 +128,7 @@ def _joined(found: Diagnostic) -> Diagnostic:
         return found
     form = f"{one['clause']}({', '.join(filter(None, written))})".removesuffix("()")
     start, end = line_bounds(text, other.start(), other.start())
-    alone = text[start : other.start()].strip() == "" and text[other.end() : end].strip() == ""
+    head = text[start : other.start()].strip()  # `method` of `method dpo`
+    alone = (head == "" or head in CLAUSES) and text[other.end() : end].strip() == ""
     gone = Span(start - 1, end) if alone and start else Span(len(text[: other.start()].rstrip(" \t,")), other.end())
     return evolve(found, help=f"write `{form}`", edits=(Edit(Span(*one.span()), form), Edit(gone, "")))
