@@ -192,7 +192,8 @@ class Clauses(Collector):
             form = f"{found.edit}{equals}{typed}"
             found = evolve(found, edit=form, help=found.help.replace(found.edit, form), replaces_value=True)
         self.unknowns += 1
-        self.out.intended.update(found.intended)
+        # an unknown name in a clause may be the setting that the clause needs
+        self.out.intended.update(found.intended or ([f"{clause}.{name.text}"] if clause else []))
         replaced = Span(name.span.start, value.span.end) if found.replaces_value and value is not None else name.span
         cut = found.replaces_value and value is not None and value.span.end - value.span.start > len(typed or "")
         block = self.source.text[name.span.end :].lstrip(" ")[:1] == "{" and "=" in (found.edit or "")

@@ -31,6 +31,7 @@ def data_advice(unknown: UnknownName) -> str | None:
         return f"write `columns = {columns}`: {IN_ORDER}"
     if name in SOURCES:
         source = (unknown.typed or "").strip("[] ").partition(",")[0].strip() or '"rows.jsonl"'
+        source = source.strip('"') if REPOSITORY.fullmatch(source.strip('"')) else source
         return f"write the source `{source}` on a line of its own in the block, or write `on {source}` without a block"
     rows = mixture_row(name, unknown.typed) if isinstance(unknown.node, Number | Count) else None
     share = re.search(r"take = (.+%)", rows or "")

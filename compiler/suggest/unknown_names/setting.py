@@ -76,6 +76,9 @@ def _of_setting(case: Guessed) -> Suggestion:
     # nor is `decay_norm = false` a `weight_decay` of 0
     invented = not case.exact and bool(case.row.alone) and case.text in YES and case.value == case.row.alone
     invented = invented or (case.guess.likeness < TYPO and case.text in NO and case.value == "0")
+    # nor does `cp_mode = ulysses` mean `hardware=cpu`
+    dropped = case.node is not None and bool(case.guess.value) and case.text not in (*YES, *NO, case.guess.value)
+    invented = invented or (not case.exact and dropped)
     return evolve(found, edit=None) if invented or styled else found
 
 
@@ -338,7 +341,9 @@ def _clause_itself(case: Guessed) -> Suggestion | None:
     own = case.guess.path == case.clause
     if own and case.row.kind is FLAG and case.value == "true":
         return case.says(f"leave `{case.name}` out: `{case.clause}` alone turns it on")
-    return case.suggests(f"{case.row.name} {case.value or example(case.row)}", inside=True) if own else None
+    value = case.value or example(case.row)
+    form = f"{case.row.name}{' = ' if value.startswith('[') else ' '}{value}"
+    return case.suggests(form, inside=True) if own else None
 
 
 def _of_another_method(case: Guessed) -> Suggestion | None:
