@@ -226,11 +226,13 @@ def _machine(spec: Spec) -> dict[str, Json]:
         out["deepspeed"] = "deepspeed.json"
     if spec.text("strategy") == "ddp" and spec.hardware.world > 1:
         # Without `ddp_find_unused_parameters`, the trainer makes DDP search for unused parameters in every step, except
-        # with gradient checkpointing. Only models with experts have unused parameters: the parameters of each expert
-        # that gets no token of the batch.
+        # with gradient checkpointing. Only models with experts have unused parameters: those of an expert that gets no
+        # token of the batch. Without the search, the other processes then wait for their gradients forever. Reentrant
+        # checkpointing cannot be combined with the search (XP420).
         facts = spec.model.facts
         sparse = facts is None or facts.experts > 0
-        out["ddp_find_unused_parameters"] = sparse and not spec.flag("memory.checkpointing")
+        reentrant = spec.flag("memory.checkpointing") and spec.flag("memory.checkpointing.reentrant")
+        out["ddp_find_unused_parameters"] = sparse and not reentrant
     if spec.on_cpu:
         # A DeepSpeed run leaves use_cpu off, because with it, accelerate silently replaces DeepSpeed by DDP. On a
         # machine without a GPU, accelerate uses the CPU even without use_cpu.

@@ -68,7 +68,9 @@ def test_ddp_looks_for_unused_parameters_only_where_experts_may_go_unused() -> N
     assert looks("qwen2.5-3b", recomputed) is False
     adapted = ("lora(targets=[q_proj])", "model(dtype=bf16)")
     assert looks("qwen3-30b-a3b", *adapted, kept) is True
-    assert looks("qwen3-30b-a3b", *adapted, recomputed) is False
+    # an expert without tokens would make the other processes wait for its gradient forever
+    assert looks("qwen3-30b-a3b", *adapted, recomputed) is True
+    assert looks("qwen3-30b-a3b", *adapted, "memory(checkpointing(reentrant=true))") is False
     assert arguments(on_cpu(strategy="ddp"))["ddp_find_unused_parameters"] is False
 
 
