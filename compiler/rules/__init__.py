@@ -24,6 +24,8 @@ setting are dropped."""
 MANY = 30
 """A rule that reads at least this many settings is about each of them alone, or, as XP480, about the complete run. Its
 findings are not dropped if the value of another setting than `CHOSEN` is wrong."""
+KEYS = {"XP791", "XP911"}
+"""Codes about secret keys. Their findings are never dropped, because they hide the key in what xpc prints."""
 USUALLY_ELSEWHERE: tuple[Path, ...] = (
     "batch.gbs", "batch.seq", "data.holdout", "eval.data", "eval.split", "hardware", "method", "model.chat_template",
     "precision",
@@ -50,7 +52,7 @@ def check(spec: Spec) -> list[Diagnostic]:
     if spec.wrong:
         # drop findings about a setting whose value is wrong: they would be about its default
         few = {code: reads if len(reads) < MANY else CHOSEN & {*reads} for code, (_, reads) in codes().items()}
-        found = [one for one in found if spec.wrong.isdisjoint(few[one.code])]
+        found = [one for one in found if one.code in KEYS or spec.wrong.isdisjoint(few[one.code])]
     if "train" in spec.wrong:
         read, left = codes(), {path for path in USUALLY_ELSEWHERE if not spec.written(path)}
         found = [one for one in found if one.severity == ERROR and left.isdisjoint(read[one.code][1])]

@@ -36,7 +36,7 @@ ONE = (
 """Kinds of settings that take a single value."""
 TYPES = ("int", "float", "str", "bool")
 """Types of Python, as in `seed = int(7)`."""
-AUTO = ("precision", "model.dtype")
+AUTO = ("model.dtype",)
 """Settings for which `auto` in another tool's configuration means bf16 on a GPU that has bf16."""
 STAGE = re.compile(r"[ \t]*[({]\s*(?:zero_)?stage\s*=\s*(?P<stage>[123])\b(?P<end>\s*[)}])?")
 ZEROS = ("zero1", "zero2", "zero3")

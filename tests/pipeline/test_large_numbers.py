@@ -45,7 +45,7 @@ def test_a_number_is_not_counted_up_to(name: str) -> None:
 
 def test_a_micro_batch_is_not_counted_up_to() -> None:
     with limited():
-        found = checked(spec("model(attn=sdpa)", batch="gbs=8B micro=1B packing(isolate=mask)"))
+        found = checked(spec("model(attn=sdpa)", batch="gbs=800M micro=100M packing(isolate=mask)"))
     assert "XP322" in codes(found), shown(found)
 
 

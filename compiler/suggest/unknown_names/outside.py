@@ -178,7 +178,9 @@ def choice_with_a_value(case: Case) -> Suggestion | None:
             help = "write `fp32`: without bf16, weights and gradients are computed in fp32"
             return Suggestion("XP104", message, help=help, edit="fp32", replaces_value=True)
         return Suggestion("XP104", message, help=f"leave `{name}` out: `{path}` names the only choice that is used")
+    if case.typed.strip('"').lower() == "auto":
+        return Suggestion("XP104", message, help=f"leave `{name}` out: without it, xpc chooses `{path}`")
     help = advice(f"{name} {case.typed}", "") or f"write `{name}` alone, or `{path.rpartition('.')[2]} = {name}`"
     # no edit for `wandb = myproj` and `zero3 = cpu`: the choice alone would lose the project and the offload
-    edit = name if case.typed.strip('"').lower() in (*YES, "auto", "") else None
+    edit = name if case.typed.strip('"').lower() in (*YES, "") else None
     return Suggestion("XP104", message, help=help, edit=edit, replaces_value=True)
