@@ -19,7 +19,6 @@ LINE = "xpc 1\ntrain qwen2.5-3b on alpaca\n"
         "hub_model_id: ~",
         "lora_target_modules:",
         "loftq_config = None",
-        "eval_strategy: steps",
         "load_in_8bit = false",
         "use_cpu = false",
         "bnb_4bit_quant_type: nf4",
