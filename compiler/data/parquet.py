@@ -7,7 +7,7 @@ https://parquet.apache.org/docs/file-format/, https://github.com/apache/thrift/b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from xpc.compiler.files.lfs import pointer
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
     Schema = list[dict[int, Any]]
+    Keys = tuple[tuple[str, ...], tuple[str, ...]]
 
 MAGIC = b"PAR1"
 """The first and the last bytes of a Parquet file."""
@@ -57,16 +58,12 @@ def footer(tail: Callable[[int], bytes]) -> tuple[list[str], int] | None:
     return _read(tail, _columns)
 
 
-def keys(tail: Callable[[int], bytes]) -> tuple[str, ...] | None:
-    """The columns of a Parquet file, with the keys of nested columns, such as `id` and `messages[].role`. None if they
-    cannot be read. `tail(n)` must return the last n bytes of the file.
+def keys(tail: Callable[[int], bytes]) -> Keys | None:
+    """The columns of a Parquet file, with the keys of nested columns, such as `id` and `messages[].role`, and those of
+    them whose values are numbers or booleans. None if they cannot be read. `tail(n)` must return the last n bytes of
+    the file.
     """
     return _read(tail, _keys)
-
-
-def numbers(tail: Callable[[int], bytes]) -> tuple[str, ...]:
-    """Those of a file's `keys` whose values are numbers or booleans. Empty if they cannot be read."""
-    return _read(tail, lambda schema, rows: tuple(key for key, kind in _kinds(schema) if kind not in TEXTS)) or ()
 
 
 def problem(head: bytes, tail: Callable[[int], bytes]) -> str | None:
@@ -92,21 +89,21 @@ def problem(head: bytes, tail: Callable[[int], bytes]) -> str | None:
     return None
 
 
-def of_part(path: str, number: int, workspace: Workspace) -> tuple[tuple[str, ...] | None, tuple[str, ...], str | None]:
-    """Return three facts about a file of a folder: its columns (see `keys`), those with numbers (see `numbers`), and
-    why it is not a complete Parquet file (see `problem`). `number` is the file's number, from 0. All three are None or
-    empty if the file cannot be opened, has another format, or is not one of the first `MANY` files.
+def of_part(path: str, number: int, workspace: Workspace) -> tuple[Keys | None, str | None]:
+    """Return a pair for a file of a folder: its columns (see `keys`), and why it is not a complete Parquet file (see
+    `problem`). `number` is the file's number, from 0. Both are None if the file cannot be opened, has another format,
+    or is not one of the first `MANY` files.
     """
     if not path.lower().endswith(".parquet") or number >= MANY:
-        return None, (), None
+        return None, None
     tail = partial(workspace.tail, path)
     try:
         if (found := keys(tail)) is not None:
-            return found, numbers(tail), None
+            return found, None
         head = workspace.head(path)
-        return None, (), problem(head, tail) if pointer(head) is None else None
+        return None, problem(head, tail) if pointer(head) is None else None
     except OSError:
-        return None, (), None
+        return None, None
 
 
 def _read(tail: Callable[[int], bytes], make: Callable[[Schema, int], T]) -> T | None:
@@ -120,17 +117,11 @@ def _read(tail: Callable[[int], bytes], make: Callable[[Schema, int], T]) -> T |
         return None
 
 
-def _keys(schema: Schema, rows: int) -> tuple[str, ...]:
-    """The names of a file's columns, with nested keys, such as `id` and `messages[].role`."""
-    return tuple(key for key, _ in _kinds(schema))
-
-
-def _kinds(schema: Schema) -> Iterable[tuple[str, object]]:
-    """The keys of a file's columns, each with the type of its values."""
+def _keys(schema: Schema, rows: int) -> Keys:
     found, at = dict[str, object](), 1
     for _ in range(schema[0][CHILDREN]):
         at = _add_keys(schema, at, "", 0, found)
-    return found.items()
+    return tuple(found), tuple(key for key, kind in found.items() if kind not in TEXTS)
 
 
 def _add_keys(schema: Schema, at: int, above: str, skipped: int, found: dict[str, object]) -> int:

@@ -117,6 +117,10 @@ class Reporter:
         """The source text at a location, cut after 400 characters."""
         return self.source.slice(span)[:400]
 
+    def in_backticks(self, span: Span) -> str:
+        """The source text at a location in backticks, cut after 60 characters."""
+        return f"`{self.typed(span)[:60]}`"
+
 
 class Collector(Reporter):
     """Collects the items and the findings of one file in its attribute `out`."""

@@ -28,8 +28,8 @@ def find_hardware(loaded: MergedSpec, values: dict[Path, Value], model: Model, p
     if value is None:
         if "hardware" not in loaded.items:
             message = f"the spec states no hardware, so {DEFAULT_GPUS} x {DEFAULT_GPU} is assumed"
-            help_ = f"`hardware {DEFAULT_GPUS} x {DEFAULT_GPU}` states this choice"
-            problems.report("XP190", message, model.label, help=help_)
+            help = f"`hardware {DEFAULT_GPUS} x {DEFAULT_GPU}` states this choice"
+            problems.report("XP190", message, model.label, help=help)
         values["hardware"] = Value(f"{DEFAULT_GPUS} x {DEFAULT_GPU}", Origin(DEFAULT))
         return Hardware(registry.find_gpu(DEFAULT_GPU), DEFAULT_GPUS, nodes)
     node, label = value.value, value.origin.label

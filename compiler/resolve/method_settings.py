@@ -150,8 +150,7 @@ class MethodCheck:
             advised = f"write `method {name}`"
         elif method and advised is None and (owners := methods_with(name)):
             advised = f"write `method {owners[0]}(loss={name})`: it is a loss of {', '.join(owners)}"
-        near = None if why or advised else known_choice(BY_PATH[path], name, known)
-        near = near or (None if why or advised else typo_of(name, known))
+        near = None if why or advised else known_choice(BY_PATH[path], name, known) or typo_of(name, known)
         begun = [one for one in known if one.startswith(f"{name}_")]
         if len(begun) > 1:  # `loss = apo` may be `apo_zero` or `apo_down`
             near, advised = None, f"write `{'` or `'.join(begun)}`"

@@ -240,8 +240,8 @@ class _Finder:
                 tail = partial(workspace.tail, path)
                 broken = parquet.problem(head, tail)
                 if broken is None and (seen := parquet.footer(tail)) is not None:
-                    columns, source = seen[0], evolve(source, rows=seen[1], keys=parquet.keys(tail))
-                    source = evolve(source, numbers=parquet.numbers(tail))
+                    keys, numbers = parquet.keys(tail) or (None, ())
+                    columns, source = seen[0], evolve(source, rows=seen[1], keys=keys, numbers=numbers)
         except OSError as error:
             wrong = f"`{path[:80]}` cannot be read ({error.strerror or error})"
             self.problems.report("XP114", wrong, self.label, help="make the file readable")
@@ -319,8 +319,9 @@ class _Finder:
         found = self._local(f"{path}/{first}")
         parts = []
         for number, one in enumerate(names):
-            columns, numbers, broken = parquet.of_part(f"{path}/{one}", number, self.workspace)
-            parts.append(evolve(found, path=f"{path}/{one}", found=None, rows=None, keys=columns, numbers=numbers))
+            read, broken = parquet.of_part(f"{path}/{one}", number, self.workspace)
+            keys, numbers = read or (None, ())
+            parts.append(evolve(found, path=f"{path}/{one}", found=None, rows=None, keys=keys, numbers=numbers))
             if broken is not None and one != first:
                 self.problems.append(_not_complete(f"{path}/{one}", broken, self.label))
         return evolve(found, path=folder, parts=tuple(parts), rows=None, keys=None)

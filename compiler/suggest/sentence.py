@@ -121,6 +121,8 @@ OTHER_ROLES = words_of("other_roles")
 """Words in the names of models, data and folders that do not belong in the first line, such as a teacher, evaluation
 data or an output folder.
 """
+EARLIER = ("from", "start", "begin", "previous", "prev", "init", "initial", "load", "resume")
+"""Words in the name of a folder that an earlier run has written."""
 
 
 def output_folder(unknown: UnknownName) -> str | None:
@@ -129,18 +131,8 @@ def output_folder(unknown: UnknownName) -> str | None:
     """
     text, named = (unknown.typed or "").strip('"'), frozenset(words(unknown.name))
     root, slash, _ = text.removeprefix("./").partition("/")
-    others = OTHER_ROLES - {"save", "output"} | {
-        "from",
-        "start",
-        "begin",
-        "previous",
-        "prev",
-        "init",
-        "initial",
-        "load",
-        "resume",
-    }
-    ours = not named.isdisjoint(("checkpoint", "checkpoints")) and named.isdisjoint(others)
+    others = OTHER_ROLES - {"save", "output"}
+    ours = not named.isdisjoint(("checkpoint", "checkpoints")) and named.isdisjoint((*others, *EARLIER))
     return f'save "{text}"' if ours and slash and root.lower() in OUTPUT_ROOTS else None
 
 

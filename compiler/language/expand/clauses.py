@@ -63,7 +63,7 @@ class Clauses(Collector):
         elif isinstance(head, Ref) and head.is_name:
             self.named(Name(head.span, head.name), body, clause, node.span)
         else:
-            what = "a text" if isinstance(head, String) else f"`{self.typed(head.span)[:60]}`"
+            what = "a text" if isinstance(head, String) else self.in_backticks(head.span)
             message = f"{what} is written where a setting or clause belongs"
             self.problem("XP101", message, head.span, help="sources of data go into a block: `data NAME { ... }`")
 
@@ -119,7 +119,7 @@ class Clauses(Collector):
         text for the help.
         """
         span = Span(node.span.start, other.span.end)
-        message = f"`{self.typed(span)[:60]}` is not a legal form"
+        message = f"{self.in_backticks(span)} is not a legal form"
         self.problem("XP104", message, span, help=f"write `{form}`", edit=form)
 
     def without_equals(self, name: str, value: Value, span: Span) -> None:
@@ -328,7 +328,7 @@ class Clauses(Collector):
             joined = self.advisor().joined_value(row.path, [self.typed(each.span) for each in heads]) or joined
         if len(heads) == 1 or joined not in row.choices:
             return None
-        message = f"`{self.typed(written)[:60]}` is one word"
+        message = f"{self.in_backticks(written)} is one word"
         self.problem("XP106", message, written, help=f"write `{joined}`", edit=joined)
         return Ref(written, joined)
 

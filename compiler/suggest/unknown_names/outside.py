@@ -169,18 +169,18 @@ def choice_with_a_value(case: Case) -> Suggestion | None:
     path = schema.bare_choices().get(name)
     if path is None:
         return None
-    message = f"`{name[:60]}` is a choice of `{path}`, and takes no value"
+    message, value = f"`{name[:60]}` is a choice of `{path}`, and takes no value", case.typed.strip('"').lower()
     if name == "reward" and (known := reward(case.typed)) is not None:
         return Suggestion("XP104", message, help=f"write `rewards = [{known}]`, which `method` grpo, rloo reads")
-    if case.typed.strip('"').lower() in NO:
+    if value in NO:
         text = case.unknown.label.source.text.lower()
         if name == "bf16" and not re.search(r"\bfp16|float16|half|fp32|float32|fp8|mixed_precision|precision", text):
             help = "write `fp32`: without bf16, weights and gradients are computed in fp32"
             return Suggestion("XP104", message, help=help, edit="fp32", replaces_value=True)
         return Suggestion("XP104", message, help=f"leave `{name}` out: `{path}` names the only choice that is used")
-    if case.typed.strip('"').lower() == "auto":
+    if value == "auto":
         return Suggestion("XP104", message, help=f"leave `{name}` out: without it, xpc chooses `{path}`")
     help = advice(f"{name} {case.typed}", "") or f"write `{name}` alone, or `{path.rpartition('.')[2]} = {name}`"
     # no edit for `wandb = myproj` and `zero3 = cpu`: the choice alone would lose the project and the offload
-    edit = name if case.typed.strip('"').lower() in (*YES, "") else None
+    edit = name if value in (*YES, "") else None
     return Suggestion("XP104", message, help=help, edit=edit, replaces_value=True)

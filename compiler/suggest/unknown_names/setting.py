@@ -71,15 +71,19 @@ def _of_setting(case: Guessed) -> Suggestion:
         _alone,
     )
     found = first_answer(case, steps) or _with_its_value(case)
-    # a similar name does not mean the value that the setting has if it stands alone: `apply_to_mlp` is not `all-linear`
-    styled = case.row.path == "data.format" and ":" in case.text  # `type: alpaca:phi` also names a prompt
-    # nor is `decay_norm = false` a `weight_decay` of 0
-    invented = not case.exact and bool(case.row.alone) and case.text in YES and case.value == case.row.alone
-    invented = invented or (case.guess.likeness < TYPO and case.text in NO and case.value == "0")
-    # nor does `cp_mode = ulysses` mean `hardware=cpu`
-    dropped = case.node is not None and bool(case.guess.value) and case.text not in (*YES, *NO, case.guess.value)
-    invented = invented or (not case.exact and dropped)
-    return evolve(found, edit=None) if invented or styled else found
+    return evolve(found, edit=None) if _changes_the_value(case) else found
+
+
+def _changes_the_value(case: Guessed) -> bool:
+    """Whether the setting would get another value than the user probably means, so that an edit could be wrong."""
+    if case.row.path == "data.format" and ":" in case.text:
+        return True  # `type: alpaca:phi` also names a prompt
+    if case.guess.likeness < TYPO and case.text in NO and case.value == "0":
+        return True  # `decay_norm = false` is not a `weight_decay` of 0
+    if not case.exact and case.text in YES and case.row.alone and case.value == case.row.alone:
+        return True  # `apply_to_mlp` is not `all-linear`
+    implied = not case.exact and case.node is not None and bool(case.guess.value)
+    return implied and case.text not in (*YES, *NO, case.guess.value)  # `cp_mode = ulysses` is not `hardware=cpu`
 
 
 @record
@@ -352,12 +356,8 @@ def _of_another_method(case: Guessed) -> Suggestion | None:
     head = head_word(case.unknown, "launch") if case.clause == "launch" else method
     readers = row.methods or row.engines
     prefix = words(case.name)[0]
-    if (
-        row.path.startswith("method.")
-        and method
-        and not case.clause
-        and prefix in METHODS.keys() - {method, "reward", "sft"}
-    ):
+    others = METHODS.keys() - {method, "reward", "sft"} if method and not case.clause else ()
+    if prefix in others and row.path.startswith("method."):  # `orpo_alpha` in a spec of grpo
         return case.says(f"leave `{case.name}` out: it is a setting of {prefix}, and the method is {method}")
     if not readers or head in readers or row.path.startswith("method.rewards"):
         return None
