@@ -75,9 +75,9 @@ def test_masked_tokens_evaluate_a_run_on_completions(warm: Warm, tmp_path: Path,
     """The evaluation loss covers the learned tokens only, as for rows with a prompt and a completion (XP525)."""
     all_learned = [{"input_ids": ids, "labels": ids} for ids in IDS]
     pairs = [{"prompt": f"{row}?", "completion": "red"} for row in range(8)]
-    put(warm.location, {**FILES, "learned.jsonl": lines(all_learned), "pairs.jsonl": lines(pairs)})
+    put(warm.location, {**FILES, "learned.jsonl": lines(all_learned), "few_pairs.jsonl": lines(pairs)})
     sets = 'eval(data=["labelled.jsonl", "padded.jsonl", "learned.jsonl"], every=2, micro=1)'
-    text = spec(sets, data='"pairs.jsonl"', length="2 steps", sizes="gbs=2 micro=1 seq=64", target=target)
+    text = spec(sets, data='"few_pairs.jsonl"', length="2 steps", sizes="gbs=2 micro=1 seq=64", target=target)
     run = warm.train(text, f"{target}-masked-tokens", target, str(tmp_path))
     labelled, padded, learned = (run.values(f"eval_{name}_loss")[0] for name in ("labelled", "padded", "learned"))
     assert abs(labelled - padded) < 1e-5
