@@ -145,6 +145,8 @@ class Facts:
     strategies: Names
     """The strategies that the stack's accelerate and DeepSpeed support."""
     fsdp2: bool
+    fsdp2_head_apart: bool
+    """Whether accelerate puts the output head into an FSDP2 unit of its own, apart from the other weights."""
     fsdp_loads_once: bool
     """Whether `fsdp_cpu_ram_efficient_loading` works: only the first process on a machine loads the weights."""
     context_parallel: bool

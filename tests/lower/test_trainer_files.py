@@ -146,7 +146,7 @@ ORDER = {
     "token_counter": ("TokenRows", "Streaming", "PairCounts", "OrpoCounts", "MixedShapes"),
     "tokens_counted": ("TokenRows", "Shares", "Packing", "LossMask", "RewardHead"),
     "model_options": ("RewardHead", "NewerConfig", "Rope", "Adapters"),
-    "model_loaded": ("WeightDtypes", "AddedTokens", "Liger", "Vision"),
+    "model_loaded": ("Fsdp", "WeightDtypes", "AddedTokens", "Liger", "Vision"),
     "making_trainer": ("Sampling", "Reference", "AnswerEnds", "WeightDtypes", "ContinuedAdapter"),
     "trainer_made": (
         "Evaluation",

@@ -32,12 +32,14 @@ def bundle(run: Any) -> Any:
 
 def load(run: Any) -> Any:
     """The tiny model. It is quantized to 4 or 8 bits if the bundle quantizes its base."""
+    from runtime.features.distributed.fsdp import Fsdp
     from runtime.features.model.adapters import quantization
     from runtime.features.model.weight_dtypes import WeightDtypes
 
     read = bundle(run)
     made = tiny_models.load(run.family, run.plan["model"], run.kind, quantization(read))
-    WeightDtypes().model_loaded(read, made, None)
+    for feature in (WeightDtypes(), Fsdp()):
+        feature.model_loaded(read, made, None)
     return made
 
 

@@ -1,4 +1,4 @@
-"""Rules about LoRA and quantized bases (XP429, XP438, XP453 to XP459)."""
+"""Rules about LoRA and quantized bases (XP425, XP429, XP438, XP453 to XP459)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from xpc.compiler.language.schema import path_of
 from xpc.compiler.language.setting import FlagPath
-from xpc.compiler.registry.linear_layers import HEADS
+from xpc.compiler.registry.linear_layers import HEADS, TABLES
 from xpc.compiler.rules.adapters.layers import READ_BY_THE_KERNEL, STATE_SPACES, adaptable
 from xpc.compiler.rules.adapters.module_names import contains, missing_layer
 from xpc.compiler.rules.core.conditions import adapters, fused_loss
@@ -121,6 +121,40 @@ def adapter_on_head(spec: Spec) -> Iterator[Finding]:
             f"write `targets = [{', '.join(others)}]`" if others else "write `targets = all-linear`",
             (spec.label("method", "the method"),),
             replace=f"targets = [{', '.join(others)}]" if others else "targets = all-linear",
+        )
+
+
+@rule("XP425", "trained-head-under-fsdp")
+def trained_head_under_fsdp(spec: Spec) -> Iterator[Finding]:
+    """With FSDP on trl-1.16, `modules_to_save` cannot name the output head under `strategy fsdp1`, and cannot name tied
+    embeddings or their head under `strategy fsdp`. FSDP1 shards each trained module with adapters apart, but TRL's loss
+    multiplies by the head's weight without calling the head, so FSDP does not gather it. FSDP2 shards the head apart,
+    too, and cannot share a tied weight between two units.
+
+    Why it is bad: the run fails before its first step.
+
+    Without this rule: under FSDP1, RuntimeError ("mat2 must be a matrix") in the first step; under FSDP2, ValueError
+    ("is shared with a parameter already managed by another FSDP group") when the model is sharded.
+
+    Source: peft 0.21 `fsdp_auto_wrap_policy`; trl 1.16 `add_fused_lm_head`; accelerate 1.15 `fsdp2_prepare_model`;
+    torch 2.13 `fully_shard`; confirmed by running it on CPU processes.
+    """
+    facts, saved = spec.model.facts, spec.names("lora.modules_to_save")
+    refused: tuple[str, ...]
+    if not spec.sharded_by_fsdp:
+        return
+    if spec.by_fsdp1:
+        refused = HEADS if spec.stack.facts.fused_head and spec.method.head != "model" else ()
+    else:
+        refused = TABLES if spec.stack.facts.fsdp2_head_apart and facts is not None and facts.tied else ()
+    for name in [one for one in saved if one.rpartition(".")[2] in refused][:1]:
+        others = [one for one in saved if one.rpartition(".")[2] not in refused]
+        yield Finding(
+            spec.location("lora.modules_to_save", f"`{name}` would be sharded apart"),
+            f"{spec.text('strategy')} cannot train `{name}` of {spec.model.name} with adapters",
+            f"leave {name} out of `modules_to_save`, or write `strategy zero3`",
+            (spec.label("strategy", "the strategy"), spec.model.label),
+            f"modules_to_save = [{', '.join(others)}]" if others else None,
         )
 
 

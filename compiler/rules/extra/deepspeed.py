@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xpc.compiler.language.kinds import NEVER
 from xpc.compiler.rules.core.conditions import extra
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
@@ -83,6 +84,29 @@ def key_of_another_stage(spec: Spec) -> Iterator[Finding]:
             f"`{name}` has no effect with zero{stage}",
             f"leave `{name}` out, or write `strategy {'zero2' if stage == 3 else 'zero3'}`",
             (spec.label("strategy", "the strategy"),),
+        )
+
+
+@rule("XP424", "elastic-checkpoint")
+def elastic_checkpoint(spec: Spec) -> Iterator[Finding]:
+    """`elastic_checkpoint` of ZeRO-1 and ZeRO-2 must be off if checkpoints contain the optimizer's states. Bundles
+    resume with another number of processes without it.
+
+    Why it is bad: no run can resume from such a checkpoint.
+
+    Without this rule: AssertionError when the run resumes, because DeepSpeed expects a step count that torch's
+    optimizers do not have. With deepspeed 0.16, most optimizers raise IndexError at the first checkpoint.
+
+    Source: deepspeed 0.19.8, 0.18.2 and 0.16.8 `zero/stage_1_and_2.py` (`_restore_step_from_elastic_checkpoint`,
+    `_get_state_without_padding`); confirmed by running it.
+    """
+    name, saves = f"{ZERO}.elastic_checkpoint", spec.flag("save.full_state") and spec.get("save.every") != NEVER
+    if spec.zero_stage in (1, 2) and is_on(spec, name) and saves:
+        yield Finding(
+            spec.extra_location("deepspeed", name),
+            "no run can resume from an elastic checkpoint of DeepSpeed",
+            write(f"{name} = false", ", or leave it out"),
+            (spec.label("save.every", "checkpoints"),),
         )
 
 

@@ -1,4 +1,4 @@
-"""FSDP: check its files in a checkpoint, and save complete weights at the end."""
+"""FSDP: wrap only classes of layers that the model has, check files in a checkpoint, and save complete weights."""
 
 import json
 import os
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...core.checkpoints import archive_complete, schedule
-from ...core.feature import Bundle, Feature, Trainer
+from ...core.feature import Bundle, Feature, Model, Tokenizer, Trainer
 from ..saving.transformers_checkpoints import TransformersCheckpoints
 
 WRAPS = {
@@ -43,6 +43,14 @@ class Fsdp(Feature):
                 if not (_folder_complete(place) if os.path.isdir(place) else archive_complete(place)):
                     return f"{os.path.basename(place)} is cut off"
         return None
+
+    def model_loaded(self, bundle: Bundle, model: Model, tokenizer: Tokenizer) -> None:
+        """Keep only those classes of ``_no_split_modules`` that the model contains. accelerate wraps modules of these
+        classes, and raises ValueError if the model has none of a class. Some classes of language models also list
+        classes of a vision model: Gemma 3 in transformers 4, and Qwen 3.5 in transformers 5.
+        """
+        kinds = {type(module).__name__ for module in model.modules()}
+        model._no_split_modules = [name for name in model._no_split_modules or () if name in kinds]
 
     def made(self, bundle: Bundle, trainer: Trainer) -> Iterator[tuple[str, object, object]]:
         """Compare accelerate's plugin with accelerate.yaml, because environment variables (``FSDP_...``) may override

@@ -25,6 +25,14 @@ def resumed(run: Any) -> dict[str, Any]:
     return {"adam": int(max(one["step"] for one in states.values())), "steps": again.state.global_step}
 
 
+def loaded(run: Any) -> dict[str, Any]:
+    """Let DeepSpeed's engine load the checkpoint of step 1. Return whether it did."""
+    run.trainer.train()
+    first = os.path.join(run.plan["arguments"]["output_dir"], "checkpoint-1")
+    place, _ = run.trainer.deepspeed.load_checkpoint(first)
+    return {"loaded": place is not None}
+
+
 def states(run: Any) -> dict[str, Any]:
     """For how many parameters the first checkpoint has optimizer states."""
     import torch

@@ -6,6 +6,8 @@ from case_support import on_cpu, spec
 from prove import Proof
 
 UNSAVED = 'save "out/run" every=never'
+TIED = "gemma-3-1b-it on infinity-instruct for 3 epochs"
+UNTIED = "llama-3.1-8b-instruct on infinity-instruct for 3 epochs"
 PROOFS: tuple[Proof, ...] = (
     Proof("Q35", "XP464", case="XP464-sizes", at="init", payload={"lora.rank": 8, "lora.block_size": 16},
           raises="ValueError", match="only specify either"),
@@ -34,6 +36,17 @@ PROOFS: tuple[Proof, ...] = (
           legal=spec("lora", "target trl-0.18")),
     Proof("Q38", "XP467", case="XP467-targets", measure="adapters.tied", expect={"kept": False}, variant="targets",
           legal=spec("lora(targets=[q_proj])")),
+    Proof("Q78", "XP425", at="train", keep=("fsdp", "save_strategy"), processes=2, raises="RuntimeError",
+          text=spec("lora(modules_to_save=[lm_head])", train=UNTIED, save=UNSAVED, strategy="fsdp1"), match="mat2 must be a matrix",
+          legal=spec("lora(modules_to_save=[lm_head])", train=UNTIED, save=UNSAVED, strategy="fsdp")),
+    Proof("Q78", "XP425", case="XP425-tied", at="train", keep=("fsdp", "save_strategy"), processes=2, variant="tied",
+          text=spec("lora(modules_to_save=[embed_tokens])", train=TIED, save=UNSAVED, strategy="fsdp"),
+          legal=spec("lora(targets=[q_proj, embed_tokens])", train=TIED, save=UNSAVED, strategy="fsdp"),
+          raises="ValueError", match="another FSDP group"),
+    Proof("Q78", "XP425", case="XP425-tied-head", at="train", keep=("fsdp", "save_strategy"), processes=2,
+          text=spec("lora(modules_to_save=[lm_head])", train=TIED, save=UNSAVED, strategy="fsdp"), variant="tied-head",
+          legal=spec("lora(modules_to_save=[model.norm])", train=TIED, save=UNSAVED, strategy="fsdp"),
+          raises="ValueError", match="another FSDP group"),
     Proof("Q39", "XP468", at="init", warns="no parameter was matched"),
     Proof("Q61", "XP625", at="init", raises="ValueError", match="not a valid target"),
     Proof("Q61", "XP625", case="XP625-one-dimension", at="init", raises="ValueError", match="1 dimensional",

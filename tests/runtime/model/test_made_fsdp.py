@@ -40,6 +40,29 @@ off = list(fsdp.Fsdp().made(bundle, trainer))
 print(json.dumps({"compared": [what for what, *_ in rows], "wrong": [row for row in rows if row[1] != row[2]],
                   "off": off}))
 """
+LAYERS = """\
+import json, os, sys
+folder, family = sys.argv[1:]
+sys.path.insert(0, folder)
+import torch
+from accelerate import FullyShardedDataParallelPlugin
+from trainer.features.distributed.fsdp import Fsdp
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM
+os.environ.update({"FSDP_SYNC_MODULE_STATES": "false", "FSDP_CPU_RAM_EFFICIENT_LOADING": "false"})
+os.environ["FSDP_AUTO_WRAP_POLICY"] = "TRANSFORMER_BASED_WRAP"
+with torch.device("meta"):
+    model = AutoModelForCausalLM.from_config(CONFIG_MAPPING[family](num_hidden_layers=4))
+try:
+    FullyShardedDataParallelPlugin().set_auto_wrap_policy(model)
+    error = ""
+except ValueError as caught:
+    error = str(caught)
+Fsdp().model_loaded(None, model, None)
+plugin = FullyShardedDataParallelPlugin()
+plugin.set_auto_wrap_policy(model)
+wrapped = sorted(kind.__name__ for kind in plugin.auto_wrap_policy.keywords["transformer_layer_cls"])
+print(json.dumps({"error": error, "wrapped": wrapped}))
+"""
 SPEC = """\
 xpc 1
 train qwen2.5-0.5b-instruct on alpaca for 10 steps
@@ -82,3 +105,20 @@ def test_a_plugin_of_other_settings_is_found(warm: Warm, target: str, strategy: 
         (found,) = warm.program(target, PROGRAM, folder, json.dumps({variable: value}))
         assert [row[0] for row in found["wrong"]] == [f"{name} of accelerate"], variable
         assert os.path.exists(folder)
+
+
+@pytest.mark.parametrize(
+    ("target", "family", "layer"),
+    [
+        ("trl-1.16", "qwen3_5_text", "Qwen3_5DecoderLayer"),
+        ("trl-0.24", "gemma3_text", "Gemma3DecoderLayer"),
+        ("trl-0.18", "gemma3_text", "Gemma3DecoderLayer"),
+    ],
+)
+def test_only_layers_of_the_model_are_wrapped(warm: Warm, target: str, family: str, layer: str, tmp_path: Path) -> None:
+    """The model's class also lists classes of a vision model, and accelerate raises an error about them."""
+    folder = str(tmp_path / "run.bundle")
+    put(folder, compiled(SPEC.format(strategy="fsdp1", target=target), str(tmp_path)))
+    (seen,) = warm.program(target, LAYERS, folder, family)
+    assert "Could not find the transformer layer class" in seen["error"]
+    assert seen["wrapped"] == [layer]
