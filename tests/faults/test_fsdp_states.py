@@ -1,5 +1,6 @@
-"""FSDP2's checkpoints of each kind: the number of processes that load a checkpoint may differ from the number of
-processes that saved it. Weights and optimizer states stay the same.
+"""FSDP2: the number of processes that load a checkpoint may differ from the number of processes that saved it, and the
+weights and optimizer states stay the same, for each kind of checkpoint. Gradients are right if processes use different
+weights.
 """
 
 from __future__ import annotations
@@ -31,6 +32,14 @@ def test_other_processes_load_what_two_have_saved(target: str, tmp_path: Path) -
             torch.testing.assert_close(now["loaded"][part], was["loaded"][part], rtol=0, atol=0)
             torch.testing.assert_close(now["trained"][part], was["trained"][part], rtol=1e-5, atol=1e-6)
         assert not torch.equal(was["trained"]["weights"]["0.weight"], was["loaded"]["weights"]["0.weight"])
+
+
+@pytest.mark.parametrize("target", EACH_STACK)
+def test_a_gradient_that_one_process_lacks_counts_as_zero(target: str) -> None:
+    """A process has no gradient for an expert to which none of its tokens is routed."""
+    if not stacks.load(target).facts.fsdp2:
+        pytest.skip("the stack's accelerate has no FSDP2")
+    together(interpreter(target), "unused_weights.py", 2)
 
 
 KINDS = {"fsdp1": "SHARDED_STATE_DICT", "fsdp2": "SHARDED_STATE_DICT", "fsdp2_full": "FULL_STATE_DICT"}

@@ -162,7 +162,7 @@ ORDER = {
         "AdapterInit",
         "Vision",
     ),
-    "before_first_step": ("Evaluation", "DeepSpeed", "Float8", "Muon", "Idle"),
+    "before_first_step": ("Evaluation", "DeepSpeed", "Fsdp", "Float8", "Muon", "Idle"),
 }
 """Maps a method of Feature to the features that override it, in the order in which they must run. A later feature reads
 what an earlier one changes, or prints its message after the message of the earlier one.

@@ -87,6 +87,11 @@ def quantized(spec: Spec) -> bool:
     return "quantization_config" in spec.model.config or spec.in_mxfp4
 
 
+def routed(spec: Spec) -> bool:
+    """True if a layer of the model calls only the experts that get tokens, so that processes call different experts."""
+    return spec.model.model_type in spec.stack.facts.expert_blocks
+
+
 def states_its_class(spec: Spec) -> bool:
     """True if the config.json of the model or of the teacher states the class of the saved model (`architectures`)."""
     return any("architectures" in one.config for one in spec.models)

@@ -1,4 +1,4 @@
-"""Rules about strategies: which hardware, settings and models each strategy supports (XP4xx, XP570)."""
+"""Rules about strategies: which hardware, settings and models each strategy supports (XP4xx)."""
 
 from __future__ import annotations
 
@@ -363,32 +363,4 @@ def checkpointing_family(spec: Spec) -> Iterator[Finding]:
             f"{spec.model.model_type} has no activation checkpointing",
             "write `memory(checkpointing=false)`",
             (spec.model.label,),
-        )
-
-
-@rule("XP570", "reference-of-routed-experts", reads=("method.beta", "method.precompute", "method.reference_free"))
-def reference_of_experts(spec: Spec) -> Iterator[Finding]:
-    """Under ZeRO-3, a run with a reference model cannot train some mixtures of experts: those in which a process
-    computes only the experts to which its tokens are routed. Runs with adapters have no separate reference model, so
-    they are not affected.
-
-    Why it is bad: processes whose tokens go to different experts gather different weights and wait for each other.
-    DeepSpeed can be configured to gather all experts of a layer together, and the bundle does so for the trained model
-    (`deepspeed_moe_layer_cls_names`). But TRL gives the reference model a separate DeepSpeed engine without this
-    configuration.
-
-    Without this rule: the run hangs, or ends because a process's connection is reset.
-
-    Source: transformers 4.52.3 and 4.57.6 `modeling_mixtral.py` (`expert_hit`), deepspeed `set_z3_leaf_modules`, TRL's
-    `prepare_deepspeed`; confirmed by running it.
-    """
-    if spec.zero_stage != 3 or spec.lora or not spec.method.references(spec.get):
-        return
-    if (spec.model.model_type or "") in spec.stack.facts.expert_blocks:
-        location = spec.location("strategy", "gathers each expert separately")
-        yield Finding(
-            location,
-            f"a reference model of {spec.model.model_type} hangs under ZeRO-3",
-            "write `lora`: adapters need no separate reference model",
-            (spec.location("method", "compares with a reference model"),),
         )

@@ -64,6 +64,15 @@ class Fsdp(Feature):
             if name in stated:
                 yield f"{name} of accelerate", stated[name], value
 
+    def before_first_step(self, bundle: Bundle, trainer: Trainer) -> None:
+        """Let FSDP2 count a missing gradient as 0, such as that of an expert that got no token in this process.
+
+        Otherwise the processes would add the gradients of different weights, or wait for each other.
+        """
+        for module in trainer.model.modules():
+            if hasattr(module, "set_reduce_scatter_unused_params"):
+                module.set_reduce_scatter_unused_params(True, recurse=False)
+
     def before_final_save(self, bundle: Bundle, trainer: Trainer) -> None:
         """Save the complete weights in one piece, not in shards."""
         use_full_state_dict(trainer.accelerator.state.fsdp_plugin)

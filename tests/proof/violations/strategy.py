@@ -279,6 +279,13 @@ def recomputed(*more: str, target: str) -> str:
     return cpu("freeze(except_last=2, layer_modules=[mlp])", f"target {target}", *more, strategy="zero3")
 
 
+def few_tokens(line: str, target: str) -> str:
+    """A spec for two CPU processes that train a mixture of experts on two tokens each, too few to reach every expert."""
+    text = cpu(line, f"target {target}", strategy="ddp",
+               train="mixtral-8x7b-v0.1 on infinity-instruct for 3 epochs")  # fmt: skip
+    return text.replace("gbs=4 micro=2", "gbs=2 micro=1 seq=2")
+
+
 def adapted(target: str) -> Proof:
     """A proof about adapters under ZeRO-3 with non-reentrant recomputation. With this combination, torch raises a
     CheckpointError on this stack.
@@ -356,6 +363,20 @@ EXPERTS = (
         measure="strategy.experts",
         expect={"same": False},
         legal=spec("method dpo", "target trl-0.18", **EVERY),
+    ),
+    *(
+        Proof(
+            "D111",
+            "XP412",
+            at="train",
+            variant=target,
+            steps=6,
+            raises="RuntimeError",
+            match="Expected to have finished reduction",
+            text=few_tokens("memory(checkpointing(reentrant=true))", target),
+            legal=few_tokens("memory(checkpointing(reentrant=false))", target),
+        )
+        for target in ("trl-0.18", "trl-0.24")
     ),
 )
 MEMORY = tuple(Proof("D84", code, needs="a GPU, whose memory would run out") for code in ("XP480", "XP960", "XP961"))
