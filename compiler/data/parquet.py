@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from xpc.compiler.data.rows import INTEGER, TEXT
 from xpc.compiler.files.lfs import pointer
 
 TYPE_CHECKING = False
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
     Schema = list[dict[int, Any]]
-    Keys = tuple[tuple[str, ...], tuple[str, ...]]
+    Keys = dict[str, str]
 
 MAGIC = b"PAR1"
 """The first and the last bytes of a Parquet file."""
@@ -41,8 +42,8 @@ SCHEMA, ROWS = 2, 3
 TYPE, NAME, CHILDREN, CONVERTED = 1, 4, 5, 6
 """The numbers of four fields of SchemaElement: the type of values, the name, the number of children, and the converted
 type."""
-TEXTS = (6, 7)
-"""The types of values that are byte strings, as texts are. All other types are numbers."""
+KINDS = {4: "a fraction", 5: "a fraction", 6: TEXT, 7: TEXT}
+"""The types of values that are floating-point numbers or byte strings. All other types are integers and booleans."""
 FAILURES = (IndexError, KeyError, ValueError, TypeError, AttributeError, RecursionError)
 """The exceptions that reading may raise if the bytes are not a footer."""
 LISTS = (1, 2, 3)
@@ -59,9 +60,9 @@ def footer(tail: Callable[[int], bytes]) -> tuple[list[str], int] | None:
 
 
 def keys(tail: Callable[[int], bytes]) -> Keys | None:
-    """The columns of a Parquet file, with the keys of nested columns, such as `id` and `messages[].role`, and those of
-    them whose values are numbers or booleans. None if they cannot be read. `tail(n)` must return the last n bytes of
-    the file.
+    """The columns of a Parquet file, with the keys of nested columns, such as `id` and `messages[].role`, each with
+    what its values are: "a text", "a fraction" or "an integer" (also a boolean). None if they cannot be read. `tail(n)`
+    must return the last n bytes of the file.
     """
     return _read(tail, _keys)
 
@@ -118,13 +119,13 @@ def _read(tail: Callable[[int], bytes], make: Callable[[Schema, int], T]) -> T |
 
 
 def _keys(schema: Schema, rows: int) -> Keys:
-    found, at = dict[str, object](), 1
+    found, at = dict[str, str](), 1
     for _ in range(schema[0][CHILDREN]):
         at = _add_keys(schema, at, "", 0, found)
-    return tuple(found), tuple(key for key, kind in found.items() if kind not in TEXTS)
+    return found
 
 
-def _add_keys(schema: Schema, at: int, above: str, skipped: int, found: dict[str, object]) -> int:
+def _add_keys(schema: Schema, at: int, above: str, skipped: int, found: Keys) -> int:
     """Add the keys of the schema's element `at`, and of all elements nested in it, to `found`. Return the position of
     the element that follows. Between a list and its elements, Parquet has two levels whose names differ from writer to
     writer; these names are skipped.
@@ -135,7 +136,7 @@ def _add_keys(schema: Schema, at: int, above: str, skipped: int, found: dict[str
         raise ValueError("not a footer of Parquet")
     path = above if skipped else f"{above}.{name.decode('utf-8')}".removeprefix(".")
     if not many:
-        found[path] = element.get(TYPE)
+        found[path] = KINDS.get(element.get(TYPE), INTEGER)
         return at + 1
     is_list = element.get(CONVERTED) in LISTS
     left, at = (2 if is_list else max(skipped - 1, 0)), at + 1

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from functools import lru_cache
 
-from xpc.compiler.data.shapes import KEPT, SHAPES, WITH_IMAGES
+from xpc.compiler.data.shapes import KEPT, SHAPES, TOKEN_MASKS, WITH_IMAGES
 from xpc.compiler.files.workspace import HEAD, READ_ROWS
 from xpc.compiler.registry import find_dataset
 from xpc.compiler.spec import Spec
 from xpc.compiler.spec.resources import DataSource
 from xpc.compiler.spec.survey import Survey
 from xpc.grammar.record import evolve
+
+INTEGER, TEXT = "an integer", "a text"
+"""What the values of a Parquet column are. Booleans count as integers; the third kind is "a fraction"."""
 
 
 def survey(source: DataSource) -> Survey | None:
@@ -127,20 +130,20 @@ def wrong_cells(source: DataSource) -> str | None:
     """The reason why the columns of a Parquet file have other types than the format needs. None if no fault is known.
     The types are in the file's footer; its rows are not read.
     """
-    names, leaves = columns(source), source.keys or ()
-    turns = any(f"{name}[].{key}" in source.numbers for name in names for key in ("content", "value"))
+    names, kinds = columns(source), source.keys or {}
+    turns = {kinds.get(f"{name}[].{key}", TEXT) for name in names for key in ("role", "content", "from", "value")}
     lists = {"messages": "messages", "conversations": "messages", "tokens": "token ids"}.get(source.shape)
     for name in names if source.shape not in WITH_IMAGES else ():
         if lists is not None:
-            texts = f"{name}[]" in leaves and f"{name}[]" not in source.numbers
-            if name in leaves or texts:
+            kind = kinds.get(f"{name}[]", INTEGER)
+            if name in kinds or kind == TEXT or (kind != INTEGER and name not in TOKEN_MASKS):
                 return f"`{name}` is not a list of {lists}"
         elif source.shape == "unpaired" and name == names[-1]:
-            if name in leaves and name not in source.numbers:
-                return f"`{name}` is text, and a label is true or false, or 1 or 0"
-        elif name in source.numbers:
+            if (kind := kinds.get(name, INTEGER)) != INTEGER:
+                return f"`{name}` is {kind}, and a label is true or false, or 1 or 0"
+        elif kinds.get(name, TEXT) != TEXT:
             return f"`{name}` is not text"
-    return "the content of a message is not a text" if turns else None
+    return None if turns == {TEXT} else "the role or content of a message is not a text"
 
 
 def all_texts(sources: tuple[DataSource, ...]) -> bool:

@@ -240,8 +240,7 @@ class _Finder:
                 tail = partial(workspace.tail, path)
                 broken = parquet.problem(head, tail)
                 if broken is None and (seen := parquet.footer(tail)) is not None:
-                    keys, numbers = parquet.keys(tail) or (None, ())
-                    columns, source = seen[0], evolve(source, rows=seen[1], keys=keys, numbers=numbers)
+                    columns, source = seen[0], evolve(source, rows=seen[1], keys=parquet.keys(tail))
         except OSError as error:
             wrong = f"`{path[:80]}` cannot be read ({error.strerror or error})"
             self.problems.report("XP114", wrong, self.label, help="make the file readable")
@@ -319,9 +318,8 @@ class _Finder:
         found = self._local(f"{path}/{first}")
         parts = []
         for number, one in enumerate(names):
-            read, broken = parquet.of_part(f"{path}/{one}", number, self.workspace)
-            keys, numbers = read or (None, ())
-            parts.append(evolve(found, path=f"{path}/{one}", found=None, rows=None, keys=keys, numbers=numbers))
+            keys, broken = parquet.of_part(f"{path}/{one}", number, self.workspace)
+            parts.append(evolve(found, path=f"{path}/{one}", found=None, rows=None, keys=keys))
             if broken is not None and one != first:
                 self.problems.append(_not_complete(f"{path}/{one}", broken, self.label))
         return evolve(found, path=folder, parts=tuple(parts), rows=None, keys=None)

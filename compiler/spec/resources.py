@@ -23,8 +23,8 @@ class DataSource:
     - `stated`: whether the spec states the format or the prompt's column
     - `found`: the columns of a local file's first row, if it was read
     - `bundled`, `content`: the name and the bytes of the copy in the bundle
-    - `keys`: the columns of a Parquet file, with the keys inside them, such as `messages[].role`; `numbers`: those of
-      them with numbers or booleans
+    - `keys`: the columns of a Parquet file, with the keys inside them, such as `messages[].role`, each with what its
+      values are, such as "a text"
     - `context`: a column whose text is appended to the prompt; `wording`: the name of a format with fixed words around
       prompt and context, such as Alpaca's
     - `chat`: whether texts become turns of a conversation
@@ -56,8 +56,7 @@ class DataSource:
     content: bytes | None = field(default=None, repr=False)
     found: tuple[str, ...] | None = None
     rows: int | None = None
-    keys: tuple[str, ...] | None = field(default=None, repr=False)
-    numbers: tuple[str, ...] = field(default=(), repr=False)
+    keys: Mapping[str, str] | None = field(default=None, repr=False)
     context: str | None = None
     wording: str | None = None
     chat: bool = False

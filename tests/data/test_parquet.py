@@ -65,10 +65,17 @@ WRONG: dict[str, tuple[str, dict[str, list[Any]], str]] = {
     "contents": (
         "sft",
         {"messages": [[{"role": "user", "content": 1}]] * 40},
-        "the content of a message is not a text",
+        "the role or content of a message is not a text",
     ),
-    "labels": ("kto", {"prompt": ["a"] * 40, "completion": ["b"] * 40, "label": ["yes"] * 40}, "`label` is text"),
+    "roles": (
+        "sft",
+        {"messages": [[{"role": 1, "content": "a"}]] * 40},
+        "the role or content of a message is not a text",
+    ),
+    "labels": ("kto", {"prompt": ["a"] * 40, "completion": ["b"] * 40, "label": ["yes"] * 40}, "`label` is a text"),
+    "rates": ("kto", {"prompt": ["a"] * 40, "completion": ["b"] * 40, "label": [1.0] * 40}, "`label` is a fraction"),
     "ids": ("sft", {"input_ids": ["1 2"] * 40}, "`input_ids` is not a list of token ids"),
+    "fractions": ("sft", {"input_ids": [[1.0, 2.0]] * 40}, "`input_ids` is not a list of token ids"),
     "texts of ids": ("sft", {"input_ids": [["1", "2"]] * 40}, "`input_ids` is not a list of token ids"),
 }
 
