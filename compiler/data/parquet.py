@@ -42,7 +42,7 @@ SCHEMA, ROWS = 2, 3
 TYPE, NAME, CHILDREN, CONVERTED = 1, 4, 5, 6
 """The numbers of four fields of SchemaElement: the type of values, the name, the number of children, and the converted
 type."""
-KINDS = {4: "a fraction", 5: "a fraction", 6: TEXT, 7: TEXT}
+KINDS: dict[object, str] = {4: "a fraction", 5: "a fraction", 6: TEXT, 7: TEXT}
 """The types of values that are floating-point numbers or byte strings. All other types are integers and booleans."""
 FAILURES = (IndexError, KeyError, ValueError, TypeError, AttributeError, RecursionError)
 """The exceptions that reading may raise if the bytes are not a footer."""
