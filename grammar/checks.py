@@ -237,7 +237,8 @@ class _Checker:
     def _operand(self, operand: Setting | Value) -> None:
         name = operand.name if isinstance(operand, (Setting, Call)) else None
         word = _word(operand) if name is None else name.text
-        if word in WORDS:
+        # a setting with a name such as `on` is unknown, and reported so
+        if word in WORDS and not (isinstance(operand, Setting) and word in ("on", "for", "with")):
             span, remedy = operand.span if name is None else name.span, _BELONGS[word]
             if word == "train" and isinstance(operand, Setting) and isinstance(operand.value, String):
                 typed = self.file.source.slice(operand.value.span)

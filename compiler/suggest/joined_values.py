@@ -49,8 +49,8 @@ def may_have(row: Setting, word: str) -> bool:
 COUNTED = re.compile(r"(?P<name>\w+)[ \t]*(?:=[ \t]*|[ \t])\d\S*[ \t]+(?P<unit>[A-Za-z]+)$")
 """A pattern for a setting and a number with a word after it: `every = 100 steps`, `every 100 steps`."""
 STRAY = re.compile(r"`\d\S*` is a value without a setting|`\w+` takes one value")
-LATER = re.compile(r"[ \t]+(?P<word>[A-Za-z]+|\d\S*)(?=[ \t]*(?:[,)}#\n]|$))")
-EARLIER = re.compile(r"[ \t]\d\S*[ \t]+$")
+LATER = re.compile(r"(?:[ \t]+|,[ \t]*(?=\d))(?P<word>[A-Za-z]+|\d[^\s,)}]*)(?=[ \t]*(?:[,)}#\n]|$))")
+EARLIER = re.compile(r"(?:[ \t]\d\S*[ \t]+|[ \t(]\d[^\s,]*,[ \t]*)$")
 
 
 def _without_unit(found: Diagnostic) -> Diagnostic:

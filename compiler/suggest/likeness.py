@@ -185,6 +185,7 @@ def likely_modules(target: str, legal: Iterable[str]) -> tuple[str, ...]:
         found = found or _in_part(part.lower(), legal)
         joined = tables.mapped("blocks").get(part.lower().removesuffix("_proj"), "[]")[1:-1].split(", ")
         found = found or [one for one in joined if set(joined) <= set(last)]
+        found = found or [name for name in last if name == f"{part.lower()}_proj"]
         near = None if found else typo_of(part, last)
         if not found and near is None:
             return ()

@@ -174,6 +174,15 @@ def typed(row: Setting, value: str | None) -> str:
     return form.partition("(")[2][:-1] if len(outer) > 1 else form
 
 
+def with_tracker(form: str, unknown: UnknownName) -> str:
+    """Write the tracker that an unknown name begins with, if the spec does not name it: `wandb_project = x` is `track
+    wandb(project="x")`.
+    """
+    tracker, text = parts(unknown.name)[0], unknown.label.source.text
+    named = re.search(rf"(?<!\w){tracker}(?!\w)|\btrack\b", text) or tracker not in schema.BY_PATH["track"].choices
+    return form if named else re.sub(r"^track\(", f"track {tracker}(", form)
+
+
 def decided_value(row: Setting, unknown: UnknownName, guess: Meaning) -> str | None:
     """The value to write for a setting that is suggested. It is the value that the unknown name implies, or the user's
     value in xpc's notation.

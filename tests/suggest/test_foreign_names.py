@@ -78,7 +78,7 @@ def test_names_without_a_setting_get_no_edit(typed: str, says: str) -> None:
         (f"{LINE}lora {{ lora_lr = 1e-4 }}\n", f"{LINE}lora\nlr=1e-4\n"),
         (f"{LINE}plugins:\n  - axolotl.integrations.liger.LigerPlugin\n", f"{LINE}liger\n"),
         (f'{LINE}trainer.logger=["console","wandb"]\n', f"{LINE}track=[wandb]\n"),
-        (f'{LINE}os.environ["WANDB_PROJECT"] = "demo"\n', f'{LINE}track(project="demo")\n'),
+        (f'{LINE}os.environ["WANDB_PROJECT"] = "demo"\n', f'{LINE}track wandb(project="demo")\n'),
         (f'{LINE}<param name="lr" value="1e-5"/>\n', f"{LINE}lr=1e-5\n"),
         (f"{DPO}dpo loss type ipo\n", f"{DPO}dpo\nloss=ipo\n"),
         (f"{DPO}stage: dpo\n", f"{DPO}method=dpo\n"),

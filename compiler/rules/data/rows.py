@@ -12,7 +12,7 @@ from xpc.compiler.files.workspace import DATA_FORMATS, HEAD
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.registry import multimodal
 from xpc.compiler.rules.core.conditions import any_of, counted_rows, written
-from xpc.compiler.rules.core.rule import Finding, rule, write
+from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.rules.data.roles import listed
 from xpc.compiler.rules.data.structure import have
 from xpc.compiler.spec import Spec
@@ -204,7 +204,7 @@ def more_rows(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.location("data.holdout", "" if total is None else f"{held:,} of {total:,} rows"),
             "the holdout has no rows" if nothing else "the holdout leaves nothing to train on",
-            write("holdout = 5%")
+            "write a smaller `holdout`, such as `holdout = 5%`"
             if held and total != 1
             else f"leave `holdout` out: {'one row cannot be divided' if held else 'no row is held out'}",
             severity=None if nothing or certain else "warning",

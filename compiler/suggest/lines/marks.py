@@ -11,7 +11,7 @@ from itertools import pairwise, takewhile
 
 from xpc.compiler.language.schema import BY_PATH, CLAUSES, TABLE, outer_names
 from xpc.compiler.suggest.lines.nested import members
-from xpc.compiler.suggest.lines.phrases import TUPLE, phrases
+from xpc.compiler.suggest.lines.phrases import TUPLE, phrases, without_preposition
 from xpc.compiler.suggest.lines.rewriting import NOTE, Rewritten, body, findings_in, findings_of, replaced, rewritten
 from xpc.compiler.suggest.lines.shell import COMMAND, SHELL, command_help
 from xpc.compiler.suggest.meaning import is_known, meaning
@@ -72,6 +72,7 @@ WITH_COLONS = re.compile(r"[\w./-]+\[[\d%]*:[\d%]*\]|(?:\d+-)?\d+:\d\d(?::\d\d)?
 """A pattern for a part of a split, and for a duration: `train[:5000]`, `08:00:00`."""
 PROSE = re.compile(r"[ \t]*[A-Za-z][\w'%-]*(?:[ \t,;]+[\w'%.-]+)+[.!]?[ \t]*")
 """A pattern for a line that consists only of words, without a sign such as `=`."""
+SENTENCE = re.compile(r"^train\b.*\bon\b", re.MULTILINE)
 NAME = re.compile(r"[A-Za-z][A-Za-z_-]*")
 AROUND = (("`", "`"), ("<", ">"), ("{", "}"), ("(", ")"), ("**", "**"), ("__", "__"))
 
@@ -96,6 +97,7 @@ def rewrite_marked(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
         made = (
             _rewritten(inside[0], source, start, end)
             or _named_in_words(inside, source, start, end)
+            or without_preposition(inside, source, start, end)
             or _of_prose(inside, source, start, end)
         )
         if made is not None:
@@ -161,7 +163,10 @@ def _lines(problems: Sequence[Diagnostic]) -> Iterator[tuple[Source, int, int]]:
         start, end = line_bounds(source.text, at, at)
         if (source.name, start) not in seen and end - start <= LONGEST_LINE:
             seen.add((source.name, start))
-            if source.text[start:end].split()[:1] != ["train"]:
+            words = source.text[start:end].split()
+            # after the first line, `train 3 epochs` is a setting in words
+            later = "on" not in words and SENTENCE.search(source.text, 0, start) is not None
+            if words[:1] != ["train"] or later:
                 yield source, start, end
 
 

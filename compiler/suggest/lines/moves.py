@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from xpc.compiler.language.expand import expand
 from xpc.compiler.language.kinds import FLAG
-from xpc.compiler.language.schema import BY_PATH
+from xpc.compiler.language.schema import BY_PATH, CLAUSES
 from xpc.compiler.suggest.lines.rewriting import COMMENT
 from xpc.grammar.diagnostic import Diagnostic, Edit, applied
 from xpc.grammar.parse import parse
@@ -51,7 +51,7 @@ def move_length(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
             continue
         comment = COMMENT.search(text, start, end)
         gone = [Edit(Span(start - 1, end), "" if comment is None else f"\n{comment[0]}")]
-        if place is not None and (len(place[1].items) > 1 or not _is_bare(place[0])):
+        if place is not None and (len(place[1].items) > 1 or not _is_bare(*place[:2])):
             gone = _without(text, place[1], [place[2]])
         after = train.data.span.end
         edits = (Edit(Span(after, after), f" {advice['form']}"), *gone)
@@ -121,7 +121,7 @@ def _edits(text: str, moves: Sequence[Move]) -> list[tuple[Edit, ...]]:
         gone = _without(text, body, [one.index for one in moves])
         return [(each, Edit(Span(end, end), sign + one.form)) for each, one in zip(gone, moves, strict=True)]
     forms = sign.join(one.form for one in moves)
-    if _is_bare(statement):
+    if _is_bare(statement, body):
         return [(Edit(Span(statement.span.start, body.whole.end), forms),)] * len(moves)
     return [(Edit(body.whole, ""), Edit(Span(end, end), sign + forms))] * len(moves)
 
@@ -150,13 +150,14 @@ def _form(item: Node, form: str, text: str) -> str | None:
     return form if isinstance(item, Setting) or (bare and "=" not in form.replace("=true", "")) else None
 
 
-def _is_bare(statement: Node) -> bool:
+def _is_bare(statement: Node, body: Body) -> bool:
     """Whether a statement without the items of its block would set nothing, so that it can be removed: true for
-    `memory { zero3 }`, but not for `lora { zero3 }`, because `lora` alone is a setting.
+    `memory { zero3 }` and `memory(zero3)`, but not for `lora { zero3 }`, because `lora` alone is a setting.
     """
-    head = statement.head if isinstance(statement, Clause) and not statement.operands else None
-    row = BY_PATH.get(head.name) if isinstance(head, Ref) else None
-    return isinstance(head, Ref) and (row is None or row.kind is not FLAG)
+    head = statement.head if isinstance(statement, Clause) and not statement.operands else statement
+    name = head.name if isinstance(head, Ref) else head.name.text if isinstance(head, Call) else ""
+    row = BY_PATH.get(name)
+    return name in CLAUSES and body.before == head.span.start + len(name) and (row is None or row.kind is not FLAG)
 
 
 def _errors(source: Source) -> int:

@@ -14,10 +14,13 @@ from xpc.compiler.suggest.lines.rewriting import rewritten
 from xpc.compiler.suggest.lines.units import COUNTED
 from xpc.compiler.suggest.meaning import is_known, meaning
 from xpc.compiler.suggest.no_equivalent import advice
-from xpc.compiler.suggest.pasted_blocks import joined
+from xpc.compiler.suggest.pasted_blocks import heads, joined
 from xpc.compiler.suggest.pasted_values import as_value
+from xpc.compiler.suggest.sentence import method_of
 from xpc.compiler.suggest.tables import words_of
-from xpc.grammar.record import record
+from xpc.grammar.diagnostic import Diagnostic, Edit, Label
+from xpc.grammar.record import evolve, record
+from xpc.grammar.source import Source, Span
 
 TOKENS = re.compile(
     r"\"[^\"\n]*\"|'[^'\n]*'|\[[^\]\n]*\]|[\w.-]+\([^()\n]*\)|:=|==|=>|->|<-|[,;&+=]|:(?=\s|$)"
@@ -66,6 +69,7 @@ FULL = ("full", "fully", "full-parameter", "full_parameter", "fft")
 FULL_NOUNS = ("param", "finetun", "fine-tun", "tun", "train", "sft", "weight", "model")
 """Words for a training of all weights: `full parameter finetuning`."""
 QUANTIZED = words_of("quantized")
+PREPOSITION = re.compile(r"[ \t]+(on|with|for)[ \t]+")
 LENGTHS = ("context", "sequence", "sequences", "length", "window", "limit")
 
 
@@ -123,6 +127,29 @@ def phrases(text: str, header: bool, method: str = "") -> Phrases | None:
     return Phrases(tuple(joined(forms)), length, tuple(unclear)) if forms or length or (plain and header) else None
 
 
+def without_preposition(inside: Sequence[Diagnostic], source: Source, start: int, end: int) -> Diagnostic | None:
+    """The finding about a clause with a word of the first line in it: `launch on slurm`, `lora on attention`. None for
+    other lines.
+    """
+    text = source.text[start:end].partition("#")[0].strip()
+    head, word, rest = PREPOSITION.split(text, maxsplit=1) if PREPOSITION.search(text) else (text, "", "")
+    wrong = any(one.primary is not None and one.primary.typed == word for one in inside)
+    if not wrong or heads(source.text, start) or any(sign in text for sign in "={("):
+        return None
+    forms = [f"{head} {rest}"] + [f"{head}\n{rest}"] * (word == "with")
+    forms += [f"{head}(targets={rest})"] * (head in schema.ADAPTERS)
+    advised = [rewritten(one, False, method_of(source.text)) for one in forms]
+    best = next((one for one in advised if one.form is not None), advised[0])
+    if best.form is None and (" " in rest or not best.help.startswith("write ")):
+        return None
+    first = start + source.text[start:end].index(text)
+    span = Span(first, first + len(text))
+    message = f"`{word}` belongs to the first line, and not into a clause"
+    edits = () if best.form is None else (Edit(span, best.form),)
+    help = best.help.replace("\n", "`, `")
+    return evolve(inside[0], message=message, primary=Label(source, span), help=help, edits=edits)
+
+
 def _of_several_meanings(reader: Reader) -> str:
     """Read a name that may mean several settings, and its value: `batch size 32`. Returns the help about the name."""
     for count in range(LONGEST_NAME, 0, -1):
@@ -152,7 +179,7 @@ def _length(reader: Reader) -> str:
         amount, after = amount + reader.word(after + 2), after + 2  # `1,000 steps`
     after += reader.word(after + 1) in ("training", "optimizer", "update", "gradient")
     unit = unit_of(reader.word(after + 1)) if amount.isdecimal() and reader.word(after + 1).isalpha() else None
-    if unit is not None and (unit == "epochs" or after or not reader.at):
+    if unit is not None and (unit == "epochs" or after or not reader.at or reader.word(-1) == "train"):
         reader.at += after + 2
         return f"{amount} {unit[:-1] if amount == '1' else unit}"
     if reader.word() in ("once", "twice"):
@@ -222,7 +249,7 @@ def _named(reader: Reader) -> str:
             continue
         if row is not None and unit.removesuffix("s") in UNITS and value[-1:] != "%" and not may_have(row, unit):
             return ""  # `micro batch of 4096 tokens`: the unit belongs to another setting
-        if not length or (value in (EMPTY if key else ("and", "with")) and ahead == count):
+        if not length or (value in (EMPTY if key else ("and", "with", "for", "on")) and ahead == count):
             continue
         # `lora dropout 0.1`: without a sign, only a number is surely the value
         plain = ahead == count and not key and not re.match(r"[\d.\"\[]|true$|false$", value)
@@ -344,7 +371,7 @@ def _alone(reader: Reader) -> str:
         if count > 1 and re.match(r"\d", reader.word(count)):
             continue  # `constant learning rate 1e-5`
         stated = count > 1 and named[-1].isdecimal() and advice("_".join(named[:-1]), named[-1]) is not None
-        if stated or _begins_with_the_method(named) or "on" in named:
+        if stated or _begins_with_the_method(named) or not {"on", "for"}.isdisjoint(named):
             continue
         if count > 1 and named[-1] in FALLS and reader.word(count) == "to":
             continue  # `cosine decay to 10%`

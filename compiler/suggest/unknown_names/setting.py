@@ -7,6 +7,7 @@ from functools import cached_property
 
 from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import Suggestion, UnknownName
+from xpc.compiler.language.expand.missing_equals import SPLITS
 from xpc.compiler.language.kinds import BLOCK, FLAG
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.schema import Setting
@@ -18,7 +19,7 @@ from xpc.compiler.suggest.meaning import Meaning, meaning
 from xpc.compiler.suggest.registry_names import YOUR_GPU, hardware_help
 from xpc.compiler.suggest.sentence import method_of, named_by_value, output_folder, sentence
 from xpc.compiler.suggest.similar_choices import open_setting
-from xpc.compiler.suggest.typed_form import clause_line, decided_value, intended_value, other_beta, typed
+from xpc.compiler.suggest.typed_form import clause_line, decided_value, intended_value, other_beta, typed, with_tracker
 from xpc.compiler.suggest.unknown_names.case import Case, first_answer, is_in, settings_of
 from xpc.compiler.suggest.unknown_names.data_names import IN_ORDER, ONLINE, columns_of
 from xpc.compiler.suggest.unknown_names.guess import TYPO
@@ -168,21 +169,17 @@ def _fitting_the_value(case: Guessed) -> Meaning:
         (path in schema.ADAPTERS and folder, "lora.from"),  # `adapter = "out/first"`
         (path == "eval.split" and isinstance(node, Number), "data.holdout"),  # `dev_split = 0.05`
         (path.startswith("data.") and case.row.kind.name == "name" and isinstance(node, List), "data.columns"),
+        (path in ("eval.data", "eval.every") and text in SPLITS, "eval.split"),  # `eval(on=test)`
+        (path == "eval.every" and isinstance(node, String) and "." in text, "eval.data"),  # `eval(on="rows.jsonl")`
         (path == "data.holdout" and a_split, "eval.split"),  # `validation_split = "test"`
-        (
-            path == "data.format" and not case.clause and text in template,
-            "model.chat_template",
-        ),  # `chat_format = chatml`
+        # `chat_format = chatml`
+        (path == "data.format" and not case.clause and text in template, "model.chat_template"),
         (path == "data.prompt" and isinstance(node, List), "data.columns"),  # `input_columns = [q, a]`
         (path == "data.context" and isinstance(node, Number), "batch.seq"),  # `ctx = 4096`
-        (
-            path in ("data.prompt", "data.format") and "{{" in text,
-            "data.prompt_template",
-        ),  # `prompt_text = "Q: {{ q }}"`
-        (
-            path == "data.system" and isinstance(node, Ref) and node.is_name,
-            "data.system_column",
-        ),  # `system_from = role`
+        # `prompt_text = "Q: {{ q }}"`
+        (path in ("data.prompt", "data.format") and "{{" in text, "data.prompt_template"),
+        # `system_from = role`
+        (path == "data.system" and isinstance(node, Ref) and node.is_name, "data.system_column"),
     )
     found = next((other for fits, other in others if fits and other in schema.BY_PATH), "")
     value = {"save.hub": text, "qlora": "true", "lora.bits": "4"}.get(found, "")
@@ -396,5 +393,6 @@ def _with_its_value(case: Guessed) -> Suggestion:
     row, value, guess = case.row, case.value, case.guess
     alone = value if value == guess.value and row.bare and value in schema.bare_choices() else None
     form = alone or typed(row, value)
+    form = form if case.clause else with_tracker(form, case.unknown)
     nested = bool(case.clause) and row.path.startswith(f"{case.clause}.")
     return case.suggests(form, None if case.invented else form, nested)
