@@ -65,9 +65,10 @@ def by_parent(name: str) -> Meaning | None:
         return None
     for parent in reversed(before):
         clause = next((mapped("components")[one] for one in parts(parent) if one in mapped("components")), None)
-        guess = None if clause is None else meaning(last, clause, exact=True)
-        if guess is not None and guess.path.startswith(f"{clause}."):
-            return guess
+        ways = () if clause is None else ((last, clause), (f"{clause.rpartition('.')[2]} {last}", None))
+        for guess in (meaning(name, within, exact=True) for name, within in ways):  # `sequence_packing.algorithm`
+            if guess is not None and guess.path.startswith(f"{clause}."):
+                return guess
     return None
 
 

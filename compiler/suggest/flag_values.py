@@ -20,6 +20,7 @@ from xpc.grammar.tree import Call, Number, Value
 
 NAMED = ("name", "type", "kind")
 """Keys under which other tools write a clause's choice: `optimizer { name = adamw }`."""
+KINDS = (*NAMED, "variant", "adapter", "peft_type", "adapter_type")
 AROUND = re.compile(r".*\.|^get_|_schedule(?:_with_warmup)?$|_?logger$|callback$", re.I)
 """A pattern for the text around a choice in the name of a function or class, such as `get_` and `_schedule_with_warmup`
 in `get_cosine_schedule_with_warmup`.

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from xpc.compiler.language.schema import CLAUSES, TABLE, Setting, bare_choices
 from xpc.compiler.suggest.converted_values import legal as in_words
 from xpc.compiler.suggest.flag_values import BITS_OR_RANK
+from xpc.compiler.suggest.lines.rewriting import rewritten
+from xpc.compiler.suggest.sentence import method_of
 from xpc.grammar.diagnostic import Diagnostic, Edit
 from xpc.grammar.record import evolve
 from xpc.grammar.scan import line_bounds
@@ -163,16 +165,40 @@ def _counted_words(found: Diagnostic) -> tuple[Diagnostic, Span] | None:
 
 
 def _several_words(found: Diagnostic) -> Diagnostic:
-    """Describe the legal values in a finding about a second word that is no setting, as in `keep = best 3`."""
+    """Describe the legal values in a finding about a second word that is no setting, as in `keep = best 3`. If the name
+    is unknown, it is answered with all words: `fsdp = full_shard auto_wrap`, `eps_clip = 0.2 0.28`.
+    """
     if found.primary is None or not found.message.startswith("expected the end of the line after this setting"):
         return found
     text, at = found.primary.source.text, found.primary.span.start
     start, end = line_bounds(text, at, at)
     before = re.search(r"(?P<name>\w+)[ \t]*=[ \t]*[A-Za-z\d][\w.-]*[ \t]+$", text[start:at])
     word = re.compile(r"[\w.-]+(?![\w.-]*[ \t]*[=({])").match(text, at, end)
-    if before is None or found.edits or word is None or word[0] in NAMES:
+    if before is None or found.edits or word is None:
         return found
+    own = any(row.name == before["name"] for row in TABLE)
+    if word[0] in NAMES and own:
+        return found
+    if not own and before["name"] not in CLAUSES and text[start:at].lstrip().startswith(before["name"]):
+        return _with_all_words(found, before, start, end)
     return evolve(found, help=takes(before["name"]) or found.help)
+
+
+def _with_all_words(found: Diagnostic, before: re.Match[str], start: int, end: int) -> Diagnostic:
+    """Answer a setting of another tool with a value of several words, on a line of its own."""
+    assert found.primary is not None
+    source = found.primary.source
+    line = Span(start + before.start("name"), end)
+    words = source.slice(line).partition("=")[2].partition("#")[0].split()
+    numbers = all(NUMERAL.fullmatch(one) for one in words)
+    listed = f"[{', '.join(words)}]"
+    values = (listed,) if numbers or words[1] in NAMES else (f'"{" ".join(words)}"', listed)
+    answers = [rewritten(f"{before['name']} = {one}", False, method_of(source.text)) for one in values]
+    advised = next((one for one in answers if one.form is not None), answers[0])
+    if advised.form is None and not advised.help.startswith("write "):
+        return found
+    edits = () if advised.form is None or "#" in source.slice(line) else (Edit(line, advised.form),)
+    return evolve(found, help=advised.help, edits=edits)
 
 
 def takes(name: str) -> str:

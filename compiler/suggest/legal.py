@@ -182,7 +182,12 @@ def _setting_of_save(row: Setting, item: Item, node: Value | None, typed: str) -
 
 
 def _several_runs(row: Setting, item: Item, node: Value | None, typed: str) -> Help | None:
-    """The help for several values of a setting that takes one: `lr = [1e-5, 2e-5]` becomes a sweep."""
+    """The help for several values of a setting that takes one: `lr = [1e-5, 2e-5]` becomes a sweep, and `partition =
+    [a, b]` the text `"a,b"` of sbatch.
+    """
+    if row.path == "launch.partition" and isinstance(node, List):
+        form = '"' + ",".join(re.findall(r"[^\s,\[\]\"]+", typed)) + '"'
+        return f"write `partition = {form}`", Edit(node.span, form)
     if not isinstance(node, List) or len(node.items) < 2 or row.kind.name not in ONE or "-" in typed.replace("e-", ""):
         return None
     parts = [float(one) for one in re.findall(r"\d*\.\d+", typed)] if row.path == "data.holdout" else []

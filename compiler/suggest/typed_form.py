@@ -16,6 +16,7 @@ from xpc.compiler.suggest.converted_values import NUMBER, SWITCHES, YES, convert
 from xpc.compiler.suggest.known_names import NEVER_LEGAL, known_choice
 from xpc.compiler.suggest.legal import AUTO, ONE, answer, example
 from xpc.compiler.suggest.likeness import one_mistake, parts
+from xpc.compiler.suggest.lines.notations import notation
 from xpc.compiler.suggest.meaning import SAME, Meaning, is_known
 from xpc.compiler.suggest.no_equivalent import advice, own_reason
 from xpc.compiler.suggest.similar_choices import choice
@@ -131,7 +132,7 @@ def intended_value(row: Setting, unknown: UnknownName) -> str | None:
         )  # a number such as 2 may stand for a choice only together with the name, as in `zero_stage=2`
         # do not suggest `stable_adamw` for `optim = nadam`, although the letters of `optim nadam` are similar to it
         refused = own_reason(f"{row.name} {text}") is not None
-        return alone or (None if refused else choice(row, f"{unknown.name} {text}"))
+        return alone or (None if refused else choice(row, f"{unknown.name} {text}")) or notation(row, text)
     edits = answer(found).edits
     # use only an edit that changes the value, and not one that writes another setting, such as `lora(rank=5)`
     return edits[0].text if edits and not edits[0].text.startswith(row.name) else None
@@ -207,7 +208,7 @@ def decided_value(row: Setting, unknown: UnknownName, guess: Meaning) -> str | N
     # the value that the user wrote takes precedence over the value that the name implies
     if guess.value and row.kind is not FLAG:
         # a number may state a choice together with the name, as in `deepspeed_zero = 2`
-        return choice(row, f"{unknown.name} {text}" if text.isdecimal() else text)
+        return choice(row, f"{unknown.name} {text}" if text.isdecimal() else text) or notation(row, text)
     if guess.value:
         return guess.value
     if unknown.node is None:

@@ -18,7 +18,7 @@ rule checks it.
 """
 
 INSTEAD = {
-    "method.rpo": "write `loss = [sigmoid, sft(weight=1)]`",
+    "method.rpo": "write `loss = [sigmoid, sft(weight={:g})]`",
     "method.reference_free": "leave `reference_free` out: this target always compares with a reference",
 }
 
@@ -104,7 +104,7 @@ def _missing(spec: Spec) -> Iterator[Finding]:
         if method not in row.methods or not row.args or path in WITHOUT_ARGUMENT or not spec.written(path):
             continue
         if spec.get(path) is not False and not any((target.rename(name) or name) in known for name in row.args):
-            help = INSTEAD.get(path, f"leave `{row.name}` out, or write another `target`")
+            help = INSTEAD.get(path, f"leave `{row.name}` out, or write another `target`").format(spec.get(path))
             message = f"{method} on {target.name} has no `{row.name}`"
             yield Finding(
                 spec.location(path, f"no `{row.args[0]}`"), message, help, (spec.label("target", "the target"),)

@@ -74,6 +74,8 @@ PROSE = re.compile(r"[ \t]*[A-Za-z][\w'%-]*(?:[ \t,;]+[\w'%.-]+)+[.!]?[ \t]*")
 """A pattern for a line that consists only of words, without a sign such as `=`."""
 SENTENCE = re.compile(r"^train\b.*\bon\b", re.MULTILINE)
 NAME = re.compile(r"[A-Za-z][A-Za-z_-]*")
+OF_WORDS = re.compile(r"(?:[ \t]+(?!(?:and|with|for|on)\b)[A-Za-z_]+)+")
+"""A pattern for a value of several words, none of which joins two settings."""
 AROUND = (("`", "`"), ("<", ">"), ("{", "}"), ("(", ")"), ("**", "**"), ("__", "__"))
 
 
@@ -267,8 +269,8 @@ def _in_words(found: Diagnostic, source: Source, text: str, span: Span) -> Diagn
         return None
     plain = re.sub(rf"^({'|'.join(HEADS)})[ \t]*=[ \t]*", r"\1 ", plain)  # `schedule = cosine with 3% warmup`
     legal, (clause, *rest) = re.match(r"(\w+)[ \t]*=", plain), plain.split()
-    if legal is not None and legal[1] in outer_names():
-        return None  # another finding reports `gbs = 64 sequences`
+    if legal is not None and (legal[1] in outer_names() or OF_WORDS.fullmatch(plain, legal.end())):
+        return None  # another finding reports `gbs = 64 sequences` and `optimizer_name = adamw torch`
     names = {row.name for row in TABLE}
     if clause in CLAUSES and all(re.match(r'"|\w+=', one) or one in names for one in rest):
         return None  # a clause on one line, with a name that is not one of its settings: `batch gbs=2 isolate=mask`

@@ -13,7 +13,7 @@ from xpc.compiler.suggest.joined_values import takes
 from xpc.compiler.suggest.lines.notations import LISTS, NUMBERS, by_patterns, holdout_help, is_legal, machines, notation
 from xpc.compiler.suggest.lines.rewriting import findings_in, replaced
 from xpc.compiler.suggest.meaning import is_known, meaning
-from xpc.compiler.suggest.no_equivalent import no_such_choice
+from xpc.compiler.suggest.no_equivalent import no_such_choice, pair_advice
 from xpc.compiler.suggest.registry_names import YOUR_GPU, either, gpu
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label
 from xpc.grammar.parse import parse
@@ -143,6 +143,8 @@ def _sweep(found: Diagnostic, name: str, source: Source, span: Span) -> Diagnost
     form, label = f"[{', '.join(re.split(SEPARATOR, source.text[span.start : span.end]))}]", Label(source, span)
     if re.search(r"\bsweep\b[^}]*$", source.text[: span.start]):
         return evolve(found, primary=label, help=f"write `{name} = {form}`", edits=(Edit(span, form),))
+    if (both := pair_advice(name, form)) != "":  # `eps_clip = 0.2, 0.28`
+        return evolve(found, message=f"`{name}` takes one number", primary=label, help=both, edits=())
     help = f"several values make several runs: write `sweep {{ {name} = {form} }}` outside of its block"
     return evolve(found, message=f"`{name}` takes one number", primary=label, help=help, edits=())
 

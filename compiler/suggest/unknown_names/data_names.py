@@ -43,11 +43,13 @@ def columns_of(unknown: UnknownName) -> str | None:
     """The value of `columns` for another tool's key for one column: `[PROMPT, good, REJECTED]` for `winner_column =
     good`. The parts of a row without a key get placeholders. None for any other name.
     """
-    part = _part(unknown.name)
+    part, method = _part(unknown.name), method_of(unknown.label.source.text)
+    if part == "label" and (method in ("", "sft", "distill") or method in ONLINE):
+        part = "completion"  # only kto reads labels of rows
     columns = next((one.split() for one in PARTS if part != "prompt" and part in one.split()), None)
     if columns is None or isinstance(unknown.node, List):
         return None
-    if part == "completion" and method_of(unknown.label.source.text) in ONLINE:
+    if part == "completion" and method in ONLINE:
         columns = [part]  # a reward function reads the answer, and `data(prompt=...)` names the prompt
     named = {part: (unknown.typed or "").strip('"') or part.upper(), **_block_columns(unknown)}
     return f"[{', '.join(named.get(one, one.upper()) for one in columns)}]"

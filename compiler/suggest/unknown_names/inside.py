@@ -9,10 +9,10 @@ from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import Suggestion, UnknownName
 from xpc.compiler.language.kinds import FLAG
 from xpc.compiler.language.schema import Setting
-from xpc.compiler.suggest.components import head_word
+from xpc.compiler.suggest.components import HEADS, head_word
 from xpc.compiler.suggest.converted_values import NO, YES
 from xpc.compiler.suggest.extra_form import extra_suggestion
-from xpc.compiler.suggest.flag_values import flag_setting, head_choice, reward, setting_of_choice
+from xpc.compiler.suggest.flag_values import AROUND, KINDS, flag_setting, head_choice, reward, setting_of_choice
 from xpc.compiler.suggest.known_names import NEVER_LEGAL, known_choice
 from xpc.compiler.suggest.likeness import parts
 from xpc.compiler.suggest.meaning import SAME, Meaning, meaning
@@ -185,6 +185,12 @@ def _choice_of_the_clause(case: Inside) -> Suggestion | None:
         chosen = choice(row, case.name)  # `adamw8` in `optimizer` is `optimizer adamw8bit`
     if chosen is not None and chosen == head_word(case.unknown, case.clause):
         return case.says(f"leave `{case.name[:60]}` out: `{case.clause} {chosen}` states it", code="XP102")
+    if row is not None and chosen is None and case.name in KINDS and case.clause in HEADS and case.typed:
+        text = AROUND.sub("", case.typed.strip('"'))  # `name = torch.optim.lr_scheduler.ExponentialLR`
+        node = case.node and Ref(case.node.span, text)
+        return wrong_value(row, evolve(case.unknown, name=case.clause, node=node, typed=text), case.message)
+    if chosen is None and case.name in KINDS and case.clause in schema.ADAPTERS:  # `kind = ia3` in `lora`
+        return without_equivalent(case.message, case.typed.strip('"'), loosely=False)
     return None if chosen is None else case.says(f"write `{case.clause} {chosen}`", code="XP102")
 
 

@@ -180,7 +180,12 @@ def choice_with_a_value(case: Case) -> Suggestion | None:
         return Suggestion("XP104", message, help=f"leave `{name}` out: `{path}` names the only choice that is used")
     if value == "auto":
         return Suggestion("XP104", message, help=f"leave `{name}` out: without it, xpc chooses `{path}`")
-    help = advice(f"{name} {case.typed}", "") or f"write `{name}` alone, or `{path.rpartition('.')[2]} = {name}`"
+    stated = [one for one in re.split(r"[\s,]+", value) if one in schema.BY_PATH[path].choices]
+    chosen = stated[0] if stated and "offload" not in value else name  # `fsdp = "hybrid_shard auto_wrap"`
+    form = f"`{path.rpartition('.')[2]} = {chosen}`"
+    if chosen != name:
+        return Suggestion("XP104", message, help=f"write {form}")
+    help = advice(f"{name} {case.typed}", "") or f"write `{name}` alone, or {form}"
     # no edit for `wandb = myproj` and `zero3 = cpu`: the choice alone would lose the project and the offload
     edit = name if value in (*YES, "") else None
     return Suggestion("XP104", message, help=help, edit=edit, replaces_value=True)

@@ -221,13 +221,18 @@ def _last_part(case: Case) -> Suggestion | None:
     if not _is_unclear_path(case):
         return None
     part = by_last_part(case.unknown) or _similar_last_word(case.unknown)
-    return None if part is None else evolve(search(part), message=case.message)
+    if part is None:  # `chat_template_kwargs.reasoning_effort`
+        parents = case.name.split(".")[-2::-1]
+        known = (advice(one, "") or (without_equivalent("", one) or case.says("")).help for one in parents)
+        return next((case.says(help) for help in known if help), None)
+    return evolve(search(part), message=case.message)
 
 
 def _similar_last_word(unknown: UnknownName) -> UnknownName | None:
     """The last part of a path, if it is similar to a setting: `model.enable_checkpointing`. Otherwise None."""
     last = evolve(unknown, name=unknown.name.rpartition(".")[2])
-    return last if last.name not in words_of("general") and search(last).help != REFERENCE else None
+    nothing = (REFERENCE, settings_of(unknown.clause or ""))
+    return last if last.name not in words_of("general") and search(last).help not in nothing else None
 
 
 def _model_or_data(case: Case) -> Suggestion | None:

@@ -200,9 +200,8 @@ def _switched_off(case: Guessed) -> Suggestion | None:
     """Handle a switch that is off, and whose name contains the value of a setting: `load_in_8bit = false`."""
     stated = case.guess.value not in ("", "!", "true", "false") and case.row.kind is not FLAG
     stated = stated or (case.row.path == "qlora" and "lora" not in words(case.name))  # `load_in_4bit = false`
-    off = (
-        stated and case.value in (None, case.guess.value, "false") and case.text.lower() in ("false", "no", "off", "0")
-    )
+    values = (None, case.guess.value, "false", *(("none",) if case.clause == "track" else ()))  # of another tracker
+    off = stated and case.value in values and case.text in ("false", "no", "off", "0")
     return case.says(f"leave `{case.name[:60]}` out: it is off") if off and case.name != case.row.name else None
 
 
