@@ -98,7 +98,7 @@ def requirements(spec: Spec) -> str:
     used = {
         "zero": spec.zero_stage > 0,
         "liger": spec.flag("memory.liger") or spec.extra_value("trl", "use_liger_loss") is True,
-        "bitsandbytes": bool(spec.bits),
+        "bitsandbytes": bool(spec.bits) or any(one.stored_bits for one in spec.models),
         "images": spec.reads_images,
         "torchao": spec.text("precision") == "fp8",
         "lora": spec.lora,

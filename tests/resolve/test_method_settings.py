@@ -315,6 +315,13 @@ def test_a_checkpoint_of_bitsandbytes_has_its_stored_bits(
     assert found is not None
     assert (found.bits, "bitsandbytes==" in requirements(found)) == (bits, True)
     assert planned(found).verdict == ("fits" if stored else "unknown")  # without config.json, the size is unknown
+    # the bundle also requires bitsandbytes to load a teacher that is stored quantized
+    put(tmp_path, {"teacher/config.json": json.dumps({**CONFIG, "vocab_size": 151936, "quantization_config": stored})})
+    teacher = '"teacher"' if stored else model
+    method = f"method distill(teacher={teacher}, max_completion=64, max_prompt=64)"
+    found = checked(spec(method, train=ON["distill"]), str(tmp_path)).spec
+    assert found is not None
+    assert (found.bits, "bitsandbytes==" in requirements(found)) == (None, True)
 
 
 @pytest.mark.parametrize(

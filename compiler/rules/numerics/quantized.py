@@ -1,4 +1,4 @@
-"""Rules about models whose published weights are quantized (XP167, XP168, XP450 to XP452, XP624)."""
+"""Rules about models whose published weights are quantized (XP167, XP168, XP426, XP450 to XP452, XP624)."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ WHEN = quantized
 
 GIB = 2**30
 
-INFERENCE = ("auto-round", "higgs", "quark", "spqr", "vptq")
+INFERENCE = ("auto-round", "gemma", "higgs", "metal", "nvfp4", "quark", "spqr", "vptq")
 """Quantization methods that transformers refuses to train on, even with adapters (`HfQuantizer.is_trainable`)."""
-PACKED = ("aqlm", "awq", "bitsandbytes", "eetq", "gptq", "hqq", "quanto", "torchao", *INFERENCE)
-"""Quantization methods (`quant_method` in config.json) for which transformers keeps the weights packed. Such weights
-have no gradient. If a model is quantized with any other method, transformers unpacks the weights or cannot load the
-model.
+PACKAGES = {
+    "aqlm": "aqlm", "awq": "gptqmodel", "compressed-tensors": "compressed-tensors", "eetq": "eetq", "gptq": "gptqmodel",
+    "hqq": "hqq", "quanto": "optimum-quanto", "torchao": "torchao",
+}  # fmt: skip
+"""Maps each other quantization method (`quant_method` in config.json) for which transformers keeps the weights packed,
+so that they have no gradient, to the package that it needs. transformers 4 reads AWQ with the package `autoawq`.
 """
-
-
+PACKED = ("bitsandbytes", *PACKAGES, *INFERENCE)
 FP8 = ("fp8", "fbgemm_fp8")
 """Quantization methods that store weights in eight-bit floating point."""
 WITH_FP8 = (8, 9)
@@ -33,40 +34,65 @@ UNPACKED = "mxfp4"
 """The quantization method of gpt-oss. Without the package `kernels`, its weights are unpacked to bf16. bitsandbytes
 cannot quantize these weights.
 """
+READ = (*PACKED, *FP8, UNPACKED, "bitnet", "fouroversix", "fp_quant", "gguf", "mxfp8", "sinq")
+"""Quantization methods that a transformers of some stack can load. Source: transformers 5.23 and 4.52
+`quantizers/auto.py` (`AUTO_QUANTIZER_MAPPING`).
+"""
 
 
 def _packed(spec: Spec, *others: str) -> str | None:
-    """The quantization method that the model's config.json states, if it is in `PACKED` or in `others`;
-    otherwise None.
+    """The quantization method that the model's config.json states, if it is in `PACKED` or in `others`, or if no
+    transformers can load it; otherwise None.
     """
     found = spec.model.config.get("quantization_config")
     how = found.get("quant_method") if isinstance(found, Mapping) else None
     if how is None and isinstance(found, Mapping) and (found.get("load_in_4bit") or found.get("load_in_8bit")):
         how = "bitsandbytes"
     how = UNPACKED if spec.in_mxfp4 else how
-    return how if isinstance(how, str) and how in (*PACKED, *others) else None
+    return how if isinstance(how, str) and (how in (*PACKED, *others) or how not in READ) else None
 
 
 @rule("XP450", "quantized-weights-trained")
 def quantized_trained(spec: Spec) -> Iterator[Finding]:
     """A model whose weights are stored quantized can be trained only with adapters, and not even with adapters if it is
-    quantized by AutoRound, HIGGS, Quark, SpQR or VPTQ. xpc reads the config.json in the folder of a local model, or the
-    file that the setting `config` names.
+    quantized by AutoRound, HIGGS, ModelOpt, Quark, SpQR, VPTQ or a method that transformers cannot load, such as EXL3.
+    xpc reads the config.json in the folder of a local model, or the file that the setting `config` names.
 
     Why it is bad: packed weights have no gradient, and the kernels of some methods have no backward pass.
 
-    Without this rule: ValueError in the trainer's constructor, after the model is loaded.
+    Without this rule: ValueError in the trainer's constructor, after the model is loaded, or while it is loaded.
 
     Source: transformers 5.23 `trainer_utils.py` (`validate_quantization_for_training`), 4.52 `trainer.py`; confirmed by
     running it.
     """
     how = _packed(spec)
-    what = "adapters" if spec.lora else "its weights"
-    if how in INFERENCE or (how is not None and not spec.lora):
+    what, never = "adapters" if spec.lora else "its weights", how in INFERENCE or (how is not None and how not in READ)
+    if never or (how is not None and not spec.lora):
         yield Finding(
             spec.model.label,
             f"{spec.model.name} is quantized ({how}), and {what} cannot be trained",
-            f"{'' if how in INFERENCE else 'write `lora`, or '}name the unquantized model",
+            f"{'' if never else 'write `lora`, or '}name the unquantized model",
+        )
+
+
+@rule("XP426", "package-of-packed-weights", "warning")
+def package_of_packed(spec: Spec) -> Iterator[Finding]:
+    """Adapters on weights that are packed by GPTQ, AWQ, HQQ or a similar method need a package that no target pins, and
+    that xpc has not tested with the target's packages.
+
+    Why it is bad: the bundle's requirements.txt does not name the package, so it must be installed by hand.
+
+    Without this rule: ImportError while the model is loaded.
+
+    Source: transformers 5.23 and 4.52 `quantizers/` (`validate_environment`).
+    """
+    how = _packed(spec)
+    if how in PACKAGES and spec.lora:
+        package = "autoawq" if how == "awq" and spec.stack.pins["transformers"].startswith("4.") else PACKAGES[how]
+        yield Finding(
+            spec.model.label,
+            f"training on {how} weights needs the package `{package}`, which {spec.stack.name} does not pin",
+            f"install {package} next to the bundle's packages, or write `qlora` with the unquantized model",
         )
 
 
