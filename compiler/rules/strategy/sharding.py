@@ -181,15 +181,17 @@ def sharded_8bit(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP408", "hybrid-mesh")
 def hybrid_mesh(spec: Spec) -> Iterator[Finding]:
-    """hsdp needs at least two groups of equal size, each of more than one process.
+    """hsdp needs at least two groups of equal size, each of more than one process. On trl-0.18, whose hsdp is FSDP1's,
+    the processes of a node are a group.
 
     Why it is bad: hsdp divides the processes into groups. Each group keeps a copy of the model, and shards this copy
     over its processes.
 
     Without this rule: if the processes cannot be divided into equal groups, the device mesh cannot be built. A single
-    group is the same as fsdp, and groups of one process shard nothing.
+    group is the same as fsdp, and groups of one process shard nothing. FSDP1 silently ignores `shard`.
 
-    Source: accelerate 1.15 `parallelism_config.py`; torch 2.13 `fully_shard` on a 2-D mesh.
+    Source: accelerate 1.15 `parallelism_config.py`; torch 2.13 `fully_shard` on a 2-D mesh, `fsdp/_init_utils.py`
+    (`_init_process_group_state_for_hybrid_shard`).
     """
     if spec.text("strategy") != "hsdp":
         return
@@ -213,6 +215,14 @@ def hybrid_mesh(spec: Spec) -> Iterator[Finding]:
             spec.location("strategy.shard"),
             "groups of one process shard nothing",
             "write `strategy ddp` without `shard`",
+        )
+    elif spec.by_fsdp1 and shard != spec.hardware.processes:
+        other = f"or write `target {able(lambda one: one.facts.hsdp != 'fsdp1')}`"
+        yield Finding(
+            spec.location("strategy.shard"),
+            f"hsdp on {spec.stack.name} shards over the {spec.hardware.processes} processes of a node",
+            f"leave `shard` out, {other}" if spec.hardware.nodes > 1 else f"write `strategy fsdp1`, {other}",
+            (spec.label("target", "the target"),),
         )
 
 
