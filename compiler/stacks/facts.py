@@ -313,9 +313,9 @@ class Facts:
     """
     oft_embeddings: bool
     """Whether OFT can rotate embeddings."""
-    fsdp_adapters_lost: tuple[Literal["fsdp1", "fsdp2_full"], ...]
+    fsdp_adapters_lost: tuple[Literal["fsdp1", "fsdp2_full", "mesh"], ...]
     """The kinds of FSDP checkpoints from which a run does not restore the adapter completely: "fsdp1" are all
-    checkpoints of FSDP1, "fsdp2_full" the full ones of FSDP2.
+    checkpoints of FSDP1, "fsdp2_full" the full ones of FSDP2, "mesh" those of FSDP2 with a device mesh.
     """
     quantized_adapters_bf16: Names
     """Methods whose trainer casts adapters over a quantized base to bfloat16."""

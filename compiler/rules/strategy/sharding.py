@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from xpc.compiler.language.optimizers import package
 from xpc.compiler.language.schema import path_of
+from xpc.compiler.language.setting import Path
 from xpc.compiler.plan.divisors import largest
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
@@ -314,19 +315,30 @@ def sharded_weights_only(spec: Spec) -> Iterator[Finding]:
 def adapter_lost_on_resume(spec: Spec) -> Iterator[Finding]:
     """Adapters under FSDP need a kind of checkpoint from which the complete adapter can be restored. On trl-1.16, every
     checkpoint of FSDP2 is of this kind. On trl-0.24, only a checkpoint with `state_dict = sharded` is; this is the
-    default for adapters on trl-0.24.
+    default for adapters on trl-0.24. With a device mesh (hsdp, or `context_parallel`), trl-0.24 cannot save adapters at
+    all.
 
     Why it is bad: a resumed run continues with an adapter that is partly or completely untrained, at the learning rate
     and with the optimizer states of a later step.
 
-    Without this rule: nothing is reported. accelerate before 1.15 writes only the shard of the first process into a
-    full checkpoint of FSDP2; peft 0.21 does not recognize the names of weights under FSDP1, and loads none of them.
+    Without this rule: nothing is reported, except by a run with a device mesh, which ends at its first checkpoint
+    (RuntimeError, because transformers 4.57 lets peft save weights that are sharded). accelerate before 1.15 writes
+    only the shard of the first process into a full checkpoint of FSDP2; peft 0.21 does not recognize the names of
+    weights under FSDP1, and loads none of them.
 
     Source: accelerate pull request 4206; peft 0.21 `utils/save_and_load.py`; confirmed by running it with two processes
     (`tests/faults/test_fsdp_states.py`).
     """
-    lost = _adapter_lost(spec)
-    if lost == "fsdp1":
+    lost, meshed = _adapter_lost(spec), spec.text("strategy") == "hsdp" or spec.context_parallel > 1
+    if spec.lora and meshed and spec.sharded_by_fsdp and "mesh" in spec.stack.facts.fsdp_adapters_lost:
+        path: Path = "strategy" if spec.text("strategy") == "hsdp" else "strategy.context_parallel"
+        yield Finding(
+            spec.location(path, "needs a device mesh"),
+            f"{spec.stack.name} cannot save adapters of a run with a device mesh",
+            f"write `target {able(lambda one: 'mesh' not in one.facts.fsdp_adapters_lost)}`, or `strategy fsdp`",
+            (spec.label("lora", "the adapter"), spec.label("target", "the target")),
+        )
+    elif lost == "fsdp1":
         yield Finding(
             spec.location("strategy"),
             f"on {spec.stack.name}, a checkpoint of FSDP1 does not restore the adapter",

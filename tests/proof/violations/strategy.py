@@ -59,6 +59,12 @@ def exported(name: str, value: str, plugin: str) -> Any:
     return holds
 
 
+def meshed(*more: str) -> str:
+    """A spec for four GPUs, of which two hold a copy of the model together. It saves after its first step."""
+    text = two(*more, 'save "out/run" every=1', "target trl-0.24", strategy="hsdp(shard=2)")
+    return text.replace("2 x h100-80gb", "4 x h100-80gb").replace("gbs=4", "gbs=8")
+
+
 AC, SEEN = "fsdp_activation_checkpointing", {"keep": ("fsdp",), "processes": 2}
 
 
@@ -130,6 +136,8 @@ SHARDED: tuple[Proof, ...] = (
           "memory(checkpointing(reentrant=false))", strategy="ddp"), raises="RuntimeError", match="ready"),
     Proof("D73", "XP408", case="XP408-no-shard", at="launch", measure="strategy.mesh", raises="ValueError",
           match="no dimension for FSDP"),
+    Proof("D111", "XP582", case="XP582-mesh", at="train", steps=1, text=meshed("lora"), legal=meshed(), keep=("fsdp",),
+          processes=4, raises="RuntimeError", match="invalid python storage"),
     Proof("D79", "XP413", at="train", family="jetmoe", raises="ValueError", match="checkpointing"),
 )  # fmt: skip
 
