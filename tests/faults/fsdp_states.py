@@ -1,4 +1,4 @@
-"""Save or load a small FSDP2 model and its optimizer by accelerate's own functions, on CPU processes with gloo.
+"""Save or load a small FSDP2 model and its optimizer as a bundle does, on CPU processes with gloo.
 
 ``python fsdp_states.py save|load FOLDER`` is started once per process, with RANK set. For each kind of checkpoint, it
 writes the weights and optimizer states to FOLDER/KIND-save.pt or FOLDER/KIND-load.pt: as they are right after the save
@@ -17,6 +17,9 @@ from accelerate import PartialState
 from accelerate.utils import fsdp_utils
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict, get_optimizer_state_dict
 from torch.distributed.fsdp import StateDictType, fully_shard
+from transformers import trainer
+
+from runtime.library_internals.fsdp_optimizer import load_sharded_states
 
 KINDS = ("FULL_STATE_DICT", "SHARDED_STATE_DICT")
 ROWS = torch.arange(12 * 7, dtype=torch.float32).reshape(12, 7).sin()
@@ -31,6 +34,7 @@ def step(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
 
 def main(phase: str, folder: str) -> None:
     PartialState(cpu=True, backend="gloo")
+    load_sharded_states()
     world, rank = dist.get_world_size(), dist.get_rank()
     for kind in KINDS:
         torch.manual_seed(7 if phase == "save" else 8)
@@ -57,7 +61,7 @@ def main(phase: str, folder: str) -> None:
             fsdp_utils.save_fsdp_optimizer(plugin, accelerator, optimizer, model, location)
         else:
             fsdp_utils.load_fsdp_model(plugin, accelerator, model, location)
-            fsdp_utils.load_fsdp_optimizer(plugin, accelerator, optimizer, model, location)
+            trainer.load_fsdp_optimizer(plugin, accelerator, optimizer, model, location)
         whole = StateDictOptions(full_state_dict=True, cpu_offload=True)
         reported = {}
         for moment in ("loaded", "trained"):

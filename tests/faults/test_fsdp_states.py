@@ -15,17 +15,17 @@ from stacks import interpreter
 from tiers import EACH_STACK, nightly_but
 
 from xpc.compiler import stacks
-from xpc.compiler.stacks import DEFAULT
 
 pytestmark = pytest.mark.slow
+WITH_FSDP2 = [name for name in stacks.names() if stacks.load(name).facts.fsdp2]
 
 
-@pytest.mark.parametrize("target", [DEFAULT])
+@pytest.mark.parametrize("target", WITH_FSDP2)
 def test_other_processes_load_what_two_have_saved(target: str, tmp_path: Path) -> None:
     import torch
 
     for phase, world in (("save", 2), ("load", 3)):
-        together(shared(target).python, "fsdp_states.py", world, phase, str(tmp_path))
+        together(interpreter(target), "fsdp_states.py", world, phase, str(tmp_path))
     for kind in ("FULL_STATE_DICT", "SHARDED_STATE_DICT"):
         was, now = (torch.load(tmp_path / f"{kind}-{phase}.pt") for phase in ("save", "load"))
         for part in ("weights", "states"):
@@ -34,11 +34,9 @@ def test_other_processes_load_what_two_have_saved(target: str, tmp_path: Path) -
         assert not torch.equal(was["trained"]["weights"]["0.weight"], was["loaded"]["weights"]["0.weight"])
 
 
-@pytest.mark.parametrize("target", EACH_STACK)
+@pytest.mark.parametrize("target", WITH_FSDP2)
 def test_a_gradient_that_one_process_lacks_counts_as_zero(target: str) -> None:
     """A process has no gradient for an expert to which none of its tokens is routed."""
-    if not stacks.load(target).facts.fsdp2:
-        pytest.skip("the stack's accelerate has no FSDP2")
     together(interpreter(target), "unused_weights.py", 2)
 
 

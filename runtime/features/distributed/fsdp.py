@@ -7,6 +7,7 @@ from typing import Any
 
 from ...core.checkpoints import archive_complete, schedule
 from ...core.feature import Bundle, Feature, Model, Tokenizer, Trainer
+from ...library_internals.fsdp_optimizer import load_sharded_states
 from ..saving.transformers_checkpoints import TransformersCheckpoints
 
 WRAPS = {
@@ -63,6 +64,10 @@ class Fsdp(Feature):
         for name, value in plugin_settings(plugin).items():
             if name in stated:
                 yield f"{name} of accelerate", stated[name], value
+
+    def before_training(self, bundle: Bundle, trainer: Trainer) -> None:
+        """Let the trainer load the optimizer's states of a sharded checkpoint."""
+        load_sharded_states()
 
     def before_first_step(self, bundle: Bundle, trainer: Trainer) -> None:
         """Let FSDP2 count a missing gradient as 0, such as that of an expert that got no token in this process.

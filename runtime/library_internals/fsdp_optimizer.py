@@ -1,0 +1,29 @@
+"""accelerate's loading of FSDP's optimizer states (1.4 and 1.11), which transformers' trainer calls."""
+
+import inspect
+import os
+from functools import partial
+from typing import Any
+
+
+def load_sharded_states() -> None:
+    """Let a run that resumes from a sharded checkpoint load the optimizer's states.
+
+    accelerate before 1.15 loads only what the new optimizer already has, which is no state at all, and reports nothing.
+    """
+    from transformers import trainer
+
+    if "use_dcp" not in inspect.signature(trainer.load_fsdp_optimizer).parameters:
+        trainer.load_fsdp_optimizer = partial(_load, trainer.load_fsdp_optimizer)
+
+
+def _load(complete: Any, plugin: Any, accelerator: Any, optimizer: Any, model: Any, folder: str, **how: Any) -> None:
+    if plugin.state_dict_type.name != "SHARDED_STATE_DICT":
+        complete(plugin, accelerator, optimizer, model, folder, **how)
+        return
+    from torch.distributed import checkpoint
+    from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
+
+    states = {"optimizer": get_optimizer_state_dict(model, optimizer)}
+    checkpoint.load(states, checkpoint_id=os.path.join(folder, "optimizer_0"))
+    set_optimizer_state_dict(model, optimizer, states["optimizer"])
