@@ -19,7 +19,7 @@ from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_
 from torch.distributed.fsdp import StateDictType, fully_shard
 from transformers import trainer
 
-from runtime.library_internals.fsdp_optimizer import load_sharded_states
+from runtime.library_internals.accelerate_fsdp import load_sharded_states
 
 KINDS = ("FULL_STATE_DICT", "SHARDED_STATE_DICT")
 ROWS = torch.arange(12 * 7, dtype=torch.float32).reshape(12, 7).sin()

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core.checkpoints import archive_complete, schedule
 from ...core.feature import Bundle, Feature, Model, Tokenizer, Trainer
-from ...library_internals.fsdp_optimizer import load_sharded_states
+from ...library_internals.accelerate_fsdp import list_own_layers, load_sharded_states
 from ..saving.transformers_checkpoints import TransformersCheckpoints
 
 WRAPS = {
@@ -46,12 +46,8 @@ class Fsdp(Feature):
         return None
 
     def model_loaded(self, bundle: Bundle, model: Model, tokenizer: Tokenizer) -> None:
-        """Keep only those classes of ``_no_split_modules`` that the model contains. accelerate wraps modules of these
-        classes, and raises ValueError if the model has none of a class. Some classes of language models also list
-        classes of a vision model: Gemma 3 in transformers 4, and Qwen 3.5 in transformers 5.
-        """
-        kinds = {type(module).__name__ for module in model.modules()}
-        model._no_split_modules = [name for name in model._no_split_modules or () if name in kinds]
+        """Let accelerate wrap only classes of layers that the model has."""
+        list_own_layers(model)
 
     def made(self, bundle: Bundle, trainer: Trainer) -> Iterator[tuple[str, object, object]]:
         """Compare accelerate's plugin with accelerate.yaml, because environment variables (``FSDP_...``) may override

@@ -1,9 +1,20 @@
-"""accelerate's loading of FSDP's optimizer states (1.4 and 1.11), which transformers' trainer calls."""
+"""accelerate's FSDP: the layers that it wraps, and its loading of optimizer states (1.4 and 1.11)."""
 
 import inspect
 import os
 from functools import partial
 from typing import Any
+
+
+def list_own_layers(model: Any) -> None:
+    """Keep only those classes of ``_no_split_modules`` that the model contains. accelerate wraps modules of these
+    classes, and raises ValueError if the model has none of a class. Some classes of language models also list classes
+    of a vision model: Gemma 3 in transformers 4, and Qwen 3.5 in transformers 5.
+    """
+    kinds = {type(module).__name__ for module in model.modules()}
+    for module in model.modules():  # peft reads the lists of inner models, too
+        if getattr(module, "_no_split_modules", None):
+            module._no_split_modules = [name for name in module._no_split_modules if name in kinds]
 
 
 def load_sharded_states() -> None:
