@@ -259,8 +259,8 @@ def _repository(row: Setting, item: Item, node: Value | None) -> object:
     name = str(_name(row, item, node))
     why = fault(name)
     if why:
-        near = f'"{nearest_name(name)}"'
-        raise wrong("XP107", f"`{name[:100]}` is not a legal name of a repository: {why}", row, item, node, near)
+        message, near = f"`{name[:100]}` is not a legal name of a repository: {why}", f'"{nearest_name(name)}"'
+        raise InvalidValue("value", "XP107", message, row, item, node, near, edit=False)
     return name
 
 

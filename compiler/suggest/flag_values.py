@@ -70,7 +70,7 @@ def head_choice(clause: str, name: str, node: Value | None, typed: str | None) -
     if name in words_of("class_keys"):
         return choice(head, AROUND.sub("", AROUND.sub("", text)))
     if name in head.choices:
-        return None if text in NO or (node is not None and f"{clause}.{name}s" in schema.BY_PATH) else name
+        return None if text in (*NO, "auto") or (node is not None and f"{clause}.{name}s" in schema.BY_PATH) else name
     if text in head.choices and not any(row.name == name for row in schema.TABLE):
         # the value is right and its name is wrong, as in `scheduler = slurm` instead of `launch slurm`
         return text

@@ -127,9 +127,8 @@ def intended_value(row: Setting, unknown: UnknownName) -> str | None:
         yes = text.lower() in ("true", "1", "yes")
         if yes and row.alone:
             return row.alone
-        alone = (
-            known_choice(row, text) if yes else None if text.isdecimal() else choice(row, text)
-        )  # a number such as 2 may stand for a choice only together with the name, as in `zero_stage=2`
+        # a number such as 2 may stand for a choice only together with the name, as in `zero_stage=2`
+        alone = known_choice(row, text) if yes else None if text.isdecimal() else choice(row, text)
         # do not suggest `stable_adamw` for `optim = nadam`, although the letters of `optim nadam` are similar to it
         refused = own_reason(f"{row.name} {text}") is not None
         return alone or (None if refused else choice(row, f"{unknown.name} {text}")) or notation(row, text)
@@ -207,14 +206,14 @@ def decided_value(row: Setting, unknown: UnknownName, guess: Meaning) -> str | N
         return guess.value
     # the value that the user wrote takes precedence over the value that the name implies
     if guess.value and row.kind is not FLAG:
+        if row.path == "track":  # `use_tensorboard = "logs"` names a folder
+            return known_choice(row, text)
         # a number may state a choice together with the name, as in `deepspeed_zero = 2`
         return choice(row, f"{unknown.name} {text}" if text.isdecimal() else text) or notation(row, text)
     if guess.value:
         return guess.value
     if unknown.node is None:
-        named = next(
-            (one for one in row.choices if one in parts(unknown.name)), None
-        )  # the number states a choice only together with the name, as in `deepspeed_zero = 2`
+        named = next((one for one in row.choices if one in parts(unknown.name)), None)
         return None if row.kind is FLAG else named or example(row)
     return intended_value(row, unknown)
 

@@ -54,7 +54,7 @@ def names(spec: Spec) -> Iterator[Finding]:
                 path, "begins or ends with punctuation" if wrong is None else f"a name cannot contain {wrong!r}"
             ),
             f"Slurm cannot read this {name} name",
-            write(legal),
+            f"write `{legal}`",
         )
 
 

@@ -74,7 +74,7 @@ PROSE = re.compile(r"[ \t]*[A-Za-z][\w'%-]*(?:[ \t,;]+[\w'%.-]+)+[.!]?[ \t]*")
 """A pattern for a line that consists only of words, without a sign such as `=`."""
 SENTENCE = re.compile(r"^train\b.*\bon\b", re.MULTILINE)
 NAME = re.compile(r"[A-Za-z][A-Za-z_-]*")
-OF_WORDS = re.compile(r"(?:[ \t]+(?!(?:and|with|for|on)\b)[A-Za-z_]+)+")
+OF_WORDS = re.compile(r"(?:[ \t]+(?!(?:and|with|for|on)\b)[A-Za-z_]+){2,}")
 """A pattern for a value of several words, none of which joins two settings."""
 AROUND = (("`", "`"), ("<", ">"), ("{", "}"), ("(", ")"), ("**", "**"), ("__", "__"))
 

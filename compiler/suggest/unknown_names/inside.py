@@ -93,9 +93,8 @@ class Inside(Case):
         found = meaning(f"{self.block} {self.name}", exact=True)
         if found is None or found.likeness == 1.0:
             return found
-        alone = meaning(
-            self.name, self.clause, exact=True
-        )  # `lr_warmup` in `schedule` is `warmup`, and not `warmup_lr`
+        # `lr_warmup` in `schedule` is `warmup`, and not `warmup_lr`
+        alone = meaning(self.name, self.clause, exact=True)
         return alone if alone is not None and alone.likeness == 1.0 and is_in(alone.path, self.clause) else found
 
     @cached_property
@@ -196,11 +195,8 @@ def _choice_of_the_clause(case: Inside) -> Suggestion | None:
 
 def _choice_without_its_setting(case: Inside) -> Suggestion | None:
     """Handle a choice that stands alone: `colocate` in `vllm` is `mode = colocate`."""
-    alone = (
-        setting_of_choice(_settings_read(case.unknown, case.clause), case.name)
-        if case.unknown.typed in (None, "true")
-        else None
-    )
+    switch = case.unknown.typed in (None, "true")
+    alone = setting_of_choice(_settings_read(case.unknown, case.clause), case.name) if switch else None
     before = case.unknown.label.source.text[: case.unknown.label.span.start].rstrip("( \t")
     alone_before = re.search(r"(?:\n|\bwith )[ \t]*reward$", before) if case.clause == "method" else None
     if alone_before is not None and (known := reward(case.name)) is not None:  # `reward accuracy`
@@ -213,10 +209,9 @@ def _by_word_or_value(case: Inside) -> Suggestion | None:
     `gpu_memory`.
     """
     part = by_word_or_value(case.unknown, case.clause)
-    if part is not None and case.joined is not None and case.joined.likeness == 1.0:
-        part = (
-            case.joined if is_in(case.joined.path, case.clause) else part
-        )  # `modules` in `lora` is another tool's name for `targets`
+    joined = case.joined  # `modules` in `lora` is another tool's name for `targets`
+    if part is not None and joined is not None and joined.likeness == 1.0 and is_in(joined.path, case.clause):
+        part = joined
     return None if part is None else of_guess(case.unknown, part)
 
 
@@ -394,10 +389,5 @@ def _settings_read(unknown: UnknownName, clause: str) -> list[Setting]:
     `partition` is not among them.
     """
     head = head_word(unknown, clause)
-    return [
-        row
-        for row in schema.children(clause)
-        if row.path not in NEVER_LEGAL
-        and (not row.methods or not head or head in row.methods)
-        and (not row.engines or not head or head in row.engines)
-    ]
+    rows = [row for row in schema.children(clause) if row.path not in NEVER_LEGAL]
+    return [row for row in rows if not head or all(head in one for one in (row.methods, row.engines) if one)]

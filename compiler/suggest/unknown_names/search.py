@@ -17,12 +17,7 @@ from xpc.compiler.suggest.extra_form import extra_suggestion
 from xpc.compiler.suggest.known_names import known_choice
 from xpc.compiler.suggest.likeness import parts
 from xpc.compiler.suggest.meaning import Meaning, is_known, meaning, nearest_other_name
-from xpc.compiler.suggest.no_equivalent import (
-    advice,
-    excluded,
-    own_reason,
-    without_equivalent,
-)
+from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, advice, excluded, own_reason, without_equivalent
 from xpc.compiler.suggest.registry_names import either
 from xpc.compiler.suggest.sentence import output_folder
 from xpc.compiler.suggest.tables import mapped, words_of
@@ -53,11 +48,11 @@ FILES = ("fsdp_", "zero_", "stage3_")
 
 def search(unknown: UnknownName) -> Suggestion:
     """The suggestion for an unknown name. Several functions are called one after another until one returns a
-    suggestion. The functions in `before_the_guess` use only the name and its value; those after them also use the
+    suggestion. The functions in `by_name` use only the name and its value; those after them also use the
     guessed setting.
     """
-    before_the_guess = (_target, _capital_letters, _base_file, _plugin, _with_advice, _choice_with_noun, _refused_value)
-    found = first_answer(Case(unknown), before_the_guess)
+    by_name = (_target, _capital_letters, _base_file, _plugin, _with_advice, _choice_with_noun, _refused_value)
+    found = first_answer(Case(unknown), by_name)
     if found is not None:
         return found
     guess = best_guess(unknown)
@@ -136,9 +131,14 @@ def _with_advice(case: Case) -> Suggestion | None:
     """Handle a name that has an entry in the tables of advice, alone or together with its value:
     `offload_optimizer_device = nvme`.
     """
-    named = f"{case.name} {case.typed}"
-    advised = advice(named, "") or (advice(case.name, case.typed) if own_reason(named) is None else None)
-    return None if advised is None else case.says(advised)
+    parents = case.name.split(".")
+    for at in range(max(1, len(parents) - 1)):  # `reward_model.overlong_buffer.len`
+        name = ".".join(parents[at:])
+        named = f"{name} {case.typed}"
+        advised = advice(named, "") or (advice(name, case.typed) if own_reason(named) is None else None)
+        if advised is not None:
+            return case.says(advised)
+    return None
 
 
 def _refused_value(case: Case) -> Suggestion | None:
@@ -176,7 +176,7 @@ def _of_a_library(case: Case) -> Suggestion | None:
     loosely = guess is None or guess.likeness < TYPO
     # `loss_fn.reference_policy_kl_penalty`: the last part is a setting, so only the parents are looked up in the list
     # of names without an equivalent
-    family = f"{parents}.x" if in_a_block else name
+    family = re.sub(r"^value\.", "critic.", f"{parents}.x" if in_a_block else name)  # NeMo's `value` is the critic
     of_family = without_equivalent(message, family) if loosely else None
     return (
         without_equivalent(message, name, loosely=False)
@@ -298,6 +298,11 @@ def _guessed_setting(case: Case) -> Suggestion | None:
     """Suggest the setting that the name probably stands for: `every` for `evry` in `save`."""
     if case.guess is None:
         return None
+    if case.guess.path in ("batch.gbs", "batch.micro") and case.guess.likeness < TYPO:
+        # any other word before `batch_size`, as in `ppo_batch_size`, and a batch of tokens
+        like = {"size": "mini_batch_train", "tokens": "batch_tokens"}.get(parts(case.name)[-1], "")
+        if (other := advice(like, case.typed)) is not None:
+            return case.says(other)
     found = of_guess(case.unknown, case.guess)
     # a name that is only similar does not mean a setting which cannot have the value
     unlikely = case.guess.likeness < 0.85 and found.refusing not in ("", case.clause)
@@ -390,4 +395,5 @@ def _nothing_near(case: Case) -> Suggestion:
     columns = None if case.clause else columns_of(case.unknown)
     if columns is not None:  # `winner_column = good`
         return case.says(f"write `data(columns={columns})`: {IN_ORDER}")
-    return by_its_words(case) or case.says(settings_of(case.clause))
+    of_vllm = f"{NO_EQUIVALENT}a bundle leaves other options of vLLM at vLLM's defaults; "
+    return by_its_words(case) or case.says(of_vllm * (case.clause == "method.vllm") + settings_of(case.clause))

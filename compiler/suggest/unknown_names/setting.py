@@ -77,8 +77,8 @@ def _of_setting(case: Guessed) -> Suggestion:
 
 def _changes_the_value(case: Guessed) -> bool:
     """Whether the setting would get another value than the user probably means, so that an edit could be wrong."""
-    if case.row.path == "data.format" and ":" in case.text:
-        return True  # `type: alpaca:phi` also names a prompt
+    if case.row.path == "data.format" and re.search("[:.]", case.text):
+        return True  # `type: alpaca:phi` and `bradley_terry.chat_template` name more than a format
     if case.guess.likeness < TYPO and case.text in NO and case.value == "0":
         return True  # `decay_norm = false` is not a `weight_decay` of 0
     if not case.exact and case.text in YES and case.row.alone and case.value == case.row.alone:
@@ -230,8 +230,7 @@ def _flag_with_a_flag(case: Guessed) -> Suggestion | None:
     """
     row, node = case.row, case.node
     inner = isinstance(node, Ref) and row.kind is FLAG and f"{row.path}.{node.name}" in schema.BY_PATH
-    source, at = case.unknown.label.source.text, case.unknown.label.span.end
-    if inner and source[at : at + 9].lstrip(" \t")[:1] == "=":
+    if inner and case.unknown.label.source.text[case.unknown.label.span.end :][:9].lstrip(" \t")[:1] == "=":
         form = case.text if row.path == case.clause else f"{row.name}({case.text})"
         return case.suggests(form, form, bool(case.clause))
     return case.suggests(row.name, row.name, bool(case.clause), replaces_value=False) if inner else None
@@ -321,11 +320,10 @@ def _choice_without_its_number(case: Guessed) -> Suggestion | None:
 def _adapter_as_a_value(case: Guessed) -> Suggestion | None:
     """Handle the name of an adapter as a value: `peft = lora` is `lora`."""
     name = case.typed.strip('"')
-    if case.row.path not in schema.ADAPTERS or not name:
-        return None
-    if case.value == "true" and name in schema.ADAPTERS:
-        return case.suggests(name, name)
-    if case.clause:
+    if case.row.path in schema.ADAPTERS and case.value == "true" and name in schema.ADAPTERS:
+        already = case.says(f"leave `{case.name}` out: `{name}` states it")
+        return already if name == case.clause else case.suggests(name, name)
+    if case.clause or case.row.path not in schema.ADAPTERS or not name:
         return None
     # the adapter may be a switch of `lora`, as in `adapter = dora`
     kind = meaning(name, exact=True) if case.value is None else None
@@ -371,6 +369,9 @@ def _in_the_clause(case: Guessed) -> Suggestion | None:
     """Handle a setting of the clause that contains the name: `evry = 100` in `save` is `every`."""
     if not case.clause or not is_in(case.guess.path, case.clause):
         return None
+    tracker = {parts(case.name)[0]} & {*schema.BY_PATH["track"].choices} if case.clause == "track" else ()
+    if tracker and not head_word(case.unknown, "track"):  # `wandb_project` in `track` without a tracker
+        return case.says(f"write `track {tracker.pop()}({case.row.name}={case.value})`")
     form = case.row.name if case.kept else f"{case.row.name} = {case.value}"
     return case.suggests(form, None if case.invented else form, True, not case.kept)
 
