@@ -98,6 +98,17 @@ def by_last_part(unknown: UnknownName) -> UnknownName | None:
     return None
 
 
+def another_part(name: str) -> str:
+    """The first part before the last of a dotted name that may be another object than the run: `teachers` in
+    `teachers.optimizer.eps`, and `colocated` in `generation.colocated.num_nodes`. "" if all of them are about the run.
+    """
+    tables = ("around", "idle", "loose", "general", "everything", "setting_blocks")
+    known = {word for table in tables for word in words_of(table)} | mapped("components").keys()
+    known -= words_of("contrary") - {"eval"}
+    own = (one for one in name.split(".")[:-1] if not known.issuperset(parts(one)) and "".join(parts(one)) not in known)
+    return next(own, "")
+
+
 def misspelt_clause(unknown: UnknownName) -> str | None:
     """The clause that a user misspelt before a block or a call: `eval` for `eva {`, `optimizer` for `optimiser
     adamw(lr=1e-5)`. None if the name resembles no clause.

@@ -99,6 +99,8 @@ def intended_value(row: Setting, unknown: UnknownName) -> str | None:
     if isinstance(node, List) and len(node.items) == 1 and row.kind.name in ONE:  # `seq = [2048]`
         typed = unknown.label.source.slice(node.items[0].span)
         return intended_value(row, evolve(unknown, node=node.items[0], typed=typed))
+    if row.kind.name == "text_or_file" and isinstance(node, String) and {"file", "path"} & {*parts(unknown.name)}:
+        return f"file({unknown.typed})"  # `system_prompt_file = "system.txt"`
     value = converted(row, unknown.name, node, unknown.typed or "")
     if row.path == "optimizer.betas" and not isinstance(node, List):
         value = _betas(unknown.name, text, unknown.label.source.text)

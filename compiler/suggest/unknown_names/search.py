@@ -11,7 +11,7 @@ from xpc.compiler import stacks
 from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import Suggestion, UnknownName
 from xpc.compiler.language.kinds import FLAG
-from xpc.compiler.suggest.components import HEADS, by_last_part, by_parent, of_evaluation
+from xpc.compiler.suggest.components import HEADS, by_last_part
 from xpc.compiler.suggest.converted_values import YES, methods_with
 from xpc.compiler.suggest.extra_form import extra_suggestion
 from xpc.compiler.suggest.known_names import known_choice
@@ -24,6 +24,7 @@ from xpc.compiler.suggest.tables import mapped, words_of
 from xpc.compiler.suggest.typed_form import intended_value, near_settings, typed
 from xpc.compiler.suggest.unknown_names.case import REFERENCE, Case, denied, first_answer, is_in, settings_of
 from xpc.compiler.suggest.unknown_names.data_names import IN_ORDER, columns_of
+from xpc.compiler.suggest.unknown_names.dotted import is_unclear_path, key_of_a_component, key_of_evaluation, of_the_run
 from xpc.compiler.suggest.unknown_names.guess import NEAR, TYPO, best_guess
 from xpc.compiler.suggest.unknown_names.setting import first_line, of_guess
 from xpc.compiler.suggest.unknown_names.similar_phrases import by_its_words
@@ -60,7 +61,7 @@ def search(unknown: UnknownName) -> Suggestion:
     if len(near) > 1:
         return _one_of(unknown, near)
     case = Case(unknown, near[0] if near else guess)
-    parts_of_paths = (_key_of_a_component, _key_of_evaluation, _last_part)
+    parts_of_paths = (key_of_a_component, key_of_evaluation, _last_part)
     after_the_guess = (
         _refused_word,
         _of_a_library,
@@ -196,36 +197,16 @@ def _environment_variable(case: Case) -> Suggestion | None:
     )
 
 
-def _is_unclear_path(case: Case) -> bool:
-    """Whether a name contains dots, and the complete name is not known: `trainer.nnodes`."""
-    return "." in case.name and not case.exact
-
-
-def _key_of_a_component(case: Case) -> Suggestion | None:
-    """Handle a dotted name in which a part before the last decides the clause: `validation_ds.micro_batch_size` is
-    `eval.micro`.
-    """
-    guess = by_parent(case.name) if _is_unclear_path(case) else None
-    return None if guess is None else of_guess(case.unknown, guess)
-
-
-def _key_of_evaluation(case: Case) -> Suggestion | None:
-    """Handle a dotted name such as `validation_ds.global_batch_size`: a part before the last is about evaluation, so
-    the name does not mean a setting of the training.
-    """
-    return case.says(settings_of("eval")) if _is_unclear_path(case) and of_evaluation(case.name) else None
-
-
 def _last_part(case: Case) -> Suggestion | None:
     """Handle a dotted name whose last part is known: for `trainer.nnodes`, the suggestion for `nnodes` is returned."""
-    if not _is_unclear_path(case):
+    if not is_unclear_path(case):
         return None
     part = by_last_part(case.unknown) or _similar_last_word(case.unknown)
     if part is None:  # `chat_template_kwargs.reasoning_effort`
         parents = case.name.split(".")[-2::-1]
         known = (advice(one, "") or (without_equivalent("", one) or case.says("")).help for one in parents)
         return next((case.says(help) for help in known if help), None)
-    return evolve(search(part), message=case.message)
+    return of_the_run(case, evolve(search(part), message=case.message))
 
 
 def _similar_last_word(unknown: UnknownName) -> UnknownName | None:
@@ -250,7 +231,7 @@ def _without_general_guess(case: Case) -> Case:
     row = None if case.guess is None else schema.BY_PATH.get(case.guess.path)
     deep = row is not None and row.path.count(".") > 1 and intended_value(row, case.unknown) is None  # `mode = sft`
     alone = not case.clause and case.guess is not None and (case.guess.likeness < 1 or deep)
-    general = (alone or _is_unclear_path(case)) and case.name.rpartition(".")[2] in words_of("general")
+    general = (alone or is_unclear_path(case)) and case.name.rpartition(".")[2] in words_of("general")
     return evolve(case, guess=None) if general else case
 
 

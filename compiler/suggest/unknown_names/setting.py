@@ -241,7 +241,7 @@ def _other_beta(case: Guessed) -> Suggestion | None:
     both betas.
     """
     spec = case.unknown.label.source.text
-    listed = re.search(r"\bbetas[ \t]*=[ \t]*(\[[\d., ]+\])", spec)  # the spec states both as a list, too
+    listed = re.search(r"(?<![\w.])betas[ \t]*=[ \t]*(\[[\d., ]+\])", spec)  # the spec states both as a list, too
     stated = listed is not None or ("2" in case.name and other_beta(False, spec))
     if case.row.path != "optimizer.betas" or not case.value or not stated:
         return None
