@@ -186,7 +186,8 @@ def pinned_target(text: str, at: int) -> Edit | None:
     `target trl-1.16`. None for any other line.
     """
     found = PINNED.search(text, *line_bounds(text, at, at))
-    return None if found is None else Edit(Span(*found.span("pin")), f"{found['package']}-{found['version']}")
+    version = "" if found is None else re.sub(r"^(\d+\.\d+)\.0$", r"\1", found["version"])
+    return None if found is None else Edit(Span(*found.span("pin")), f"{found['package']}-{version}")
 
 
 def value_after_in(location: ParserPosition, text: str) -> Diagnostic | None:

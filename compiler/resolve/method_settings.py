@@ -154,6 +154,8 @@ class MethodCheck:
         begun = [one for one in known if one.startswith(f"{name}_")]
         if len(begun) > 1:  # `loss = apo` may be `apo_zero` or `apo_down`
             near, advised = None, f"write `{'` or `'.join(begun)}`"
+        if not near and not why and (ends := [one for one in known if name.startswith(f"{one}_")]):  # `ipo_pair`
+            why = f"the nearest is `{ends[0]}`; "
         edits = (Edit(at.span, near),) if near and at.typed == name else ()
         self.problems.report(
             "XP106",

@@ -13,7 +13,7 @@ from xpc.compiler.suggest.converted_values import NO, NUMBER, SWITCHES, YES
 from xpc.compiler.suggest.known_names import known_choice
 from xpc.compiler.suggest.lines.notations import is_legal, notation
 from xpc.compiler.suggest.similar_choices import choice
-from xpc.compiler.suggest.tables import words_of
+from xpc.compiler.suggest.tables import mapped, words_of
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.nearest import letters
 from xpc.grammar.tree import Call, Number, Value
@@ -54,6 +54,8 @@ def setting_of_choice(rows: Sequence[schema.Setting], name: str) -> str | None:
     `mode = colocate`. None if the choice belongs to none of the settings.
     """
     inner = [(one, name) for one in rows if name in one.choices]
+    modules = mapped("blocks").get(name.lower())  # `attention_only` and `mlp` in `lora`
+    inner += [(one, modules) for one in rows if modules is not None and one.kind.name == "targets"]
     if not (inner or {name.lower()} & {*schema.CLAUSES, *(one.name for one in schema.TABLE)}) and len(name) > 4:
         inner = [(one, same) for one in rows if one.choices and (same := known_choice(one, name)) is not None]
     return f"{inner[0][0].name} = {inner[0][1]}" if len(inner) == 1 else None

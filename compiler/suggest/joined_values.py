@@ -5,7 +5,7 @@ v_proj`), texts without quotes, and a number with words (`warmup = 5 pct`). Load
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from xpc.compiler.language.schema import CLAUSES, TABLE, Setting, bare_choices
 from xpc.compiler.suggest.converted_values import legal as in_words
@@ -112,7 +112,22 @@ def join_values(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
         out.append(found if joined is None else joined[0])
         if joined is not None and found.primary is not None:
             locations.append((found.primary.source.name, joined[1]))
-    return [one for one in out if one.code not in ("XP101", "XP102", "XP024") or not _is_inside(one, locations)]
+    out = [one for one in out if one.code not in ("XP101", "XP102", "XP024") or not _is_inside(one, locations)]
+    unknown = [one for one in out if one.code in ("XP101", "XP102") and one.primary is not None]
+    ends = {(one.primary.source.name, one.primary.span.end): one for one in unknown if one.primary is not None}
+    return [one for one in out if not _is_value_of(one, ends)]
+
+
+def _is_value_of(found: Diagnostic, unknown: Mapping[tuple[str, int], Diagnostic]) -> bool:
+    """Whether a finding is only about the value of an unknown name, such as `0-3` in `array = 0-3`, and `3` in `save
+    "out" limit 3`. `unknown` has the findings about names, by the end of each name.
+    """
+    label = found.primary
+    if label is None or not (STRAY.fullmatch(found.message) or found.code in ("XP040", "XP043")):
+        return False
+    before = label.source.text[max(0, label.span.start - NEAR) : label.span.start]
+    name = unknown.get((label.source.name, label.span.start - len(before) + len(before.rstrip(" \t="))))
+    return name is not None and (found.code == "XP104" or not name.edits)
 
 
 def _is_inside(found: Diagnostic, locations: list[tuple[str, Span]]) -> bool:

@@ -11,7 +11,7 @@ from xpc.compiler import stacks
 from xpc.compiler.language.codes import report
 from xpc.compiler.language.convert import convert
 from xpc.compiler.language.items import Item
-from xpc.compiler.language.schema import ADAPTERS, BY_PATH, CLAUSES, Setting, bare_choices
+from xpc.compiler.language.schema import ADAPTERS, BY_PATH, CLAUSES, Setting, bare_choices, children
 from xpc.compiler.language.values import InvalidValue
 from xpc.compiler.suggest.converted_values import NO, SWITCHES, bounds, converted, expected, methods_with
 from xpc.compiler.suggest.converted_values import legal as in_words
@@ -145,6 +145,10 @@ def _plain_form(row: Setting, item: Item, node: Value | None, typed: str) -> Hel
     if isinstance(node, Call) and row.head and node.name.text in row.choices:
         form = f"{row.name} {item.label.source.slice(node.span)}"
         return f"write `{form}`", Edit(item.label.span, form)
+    siblings = [one.name for one in children(row.clause) if typed in one.choices] if isinstance(node, Ref) else []
+    named = typed not in bare_choices() or "".join(siblings).startswith(row.name)  # `decay = cosine` is `decay_type`
+    if len(siblings) == 1 and not row.choices and row.kind.name in ONE and named:
+        return (f"write `{siblings[0]} = {typed}`",)
     off = mapped("off").get(row.path)
     if off is not None and off != typed in SWITCHED_OFF and node is not None and node is item.node:
         return f"write `{_form(row, off)}`", Edit(node.span, off)
@@ -174,7 +178,9 @@ def _setting_of_save(row: Setting, item: Item, node: Value | None, typed: str) -
 
     known, why = meaning(typed, "save", exact=True), own_reason(f"save {typed}") or own_reason(typed)
     inner = None if known is None or not known.path.startswith("save.") else BY_PATH[known.path]
-    flag = inner.path.removeprefix("save.") if inner is not None and inner.kind.name == "flag" else ""
+    value = "" if known is None or inner is None else {"!": "=false", "": ""}.get(known.value, f"={known.value}")
+    stated = inner is not None and (inner.kind.name == "flag" or value)
+    flag = f"{inner.path.removeprefix('save.')}{value.removesuffix('=true')}" if inner is not None and stated else ""
     if not flag and why is not None:
         return (NO_EQUIVALENT + why,)
     form = implied_setting("save", typed) or (flag.replace(".", "(") + ")" * flag.count("."))
@@ -232,6 +238,9 @@ def _choice(wrong: InvalidValue, row: Setting, item: Item, node: Ref, at: Label)
     near = near or (notation(row, node.name, at.source.text) if bare else None)
     if not near:
         off = lower in NO and row.default is None
+        begun = next((one for one in reversed(row.choices) if re.match(f"{re.escape(one)}[_-]", lower)), "")
+        if begun and not file and len(row.choices) > 3:  # `adamw_amsgrad`
+            one_of = f"`{begun}` is a choice, and no choice has `{lower[len(begun) + 1 :][:40]}`"
         help = f"leave `{row.name}` out, or {one_of}" if off else one_of
         return report(wrong.code, wrong.message, Label(at.source, at.span), help=help)
     if bare and (number := open_setting(row, node.name, near, at.source.text)):

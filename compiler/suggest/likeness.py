@@ -181,6 +181,8 @@ def likely_modules(target: str, legal: Iterable[str]) -> tuple[str, ...]:
     last = tuple(dict.fromkeys(path.rpartition(".")[2] for path in legal))
     out: list[str] = []
     for part in re.split(r"[|,\s]+", re.sub(r"[\^$()*\\]|\.(?=\*)", "", target).strip(" .")):
+        if re.search(r"\d", part.rpartition(".")[0]):
+            return ()  # `layers.1.*q_proj` names some of the layers
         found = [name for name in last if name.lower() == part.rpartition(".")[2].lower()]
         found = found or _in_part(part.lower(), legal)
         joined = tables.mapped("blocks").get(part.lower().removesuffix("_proj"), "[]")[1:-1].split(", ")

@@ -8,7 +8,7 @@ from xpc.compiler.language.codes import report
 from xpc.compiler.language.schema import TABLE, Setting
 from xpc.compiler.suggest.known_names import known_choice
 from xpc.compiler.suggest.lines.notations import machines
-from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, own_reason
+from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, advice, own_reason
 from xpc.compiler.suggest.registry_names import either
 from xpc.compiler.suggest.similar_choices import choice
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
@@ -95,6 +95,9 @@ def _malformed(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
     clause = CLAUSE.search(line[:at]) if "=" in line[:at] else CLAUSE.match(line[:at].lstrip())
     if word is None or found.edits:  # a number such as `.1` already has an edit
         return found
+    help = None if clause is None else advice(f"{clause['clause']} {word[0]}", "")
+    if help is not None:
+        return evolve(found, help=help)
 
     rows = [
         row

@@ -155,7 +155,7 @@ def test_no_edit_for_a_denied_name_turns_anything_on(form):
         ("sweep {\n  Loss = sigmoid, ipo\n}", "settings on their own lines take no commas"),
         ("data { only_last_turn = true }", "write `assistant_only`, with which every turn"),
         ("fsdp_cpu_offload", "write `strategy fsdp(offload=cpu)`"),
-        ("strategy zero2_cpu", "write one of ddp"),
+        ("strategy zero2_cpu", "`zero2` is a choice"),
         ("strategy zero3 { wall_clock_breakdown = false }", "leave it out: every DeepSpeed configuration"),
     ],
 )

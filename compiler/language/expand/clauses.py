@@ -89,12 +89,15 @@ class Clauses(Collector):
         return tuple(kept)
 
     def holds_rows(self, name: str) -> bool:
-        """Whether a name after `eval` is the title of a `data` block or a registered dataset, and not a setting."""
+        """Whether a name after `eval` is a `data` block, a registered dataset or a split, and not a setting."""
         if f"eval.{name}" in schema.BY_PATH:
             return False
+        # imported here, because few specs have such a name
+        from xpc.compiler.language.expand.missing_equals import SPLITS
+
         titles = (node.operands[:1] for node in self.file.statements if isinstance(node, Clause))
         blocks = {one[0].name for one in titles if one and isinstance(one[0], Ref)}
-        return name in blocks or registry.find_dataset(name) is not None
+        return name in (*blocks, *SPLITS) or registry.find_dataset(name) is not None
 
     def operand(self, node: Operand, clause: str | None) -> None:
         """Read one item that stands after `with`, in a call, or on the line of a clause."""

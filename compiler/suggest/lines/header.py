@@ -12,15 +12,14 @@ from xpc.compiler.language.expand import expand
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.suggest.converted_values import FILES, REPOSITORY
 from xpc.compiler.suggest.lines.phrases import phrases
-from xpc.compiler.suggest.lines.rewriting import findings_in, findings_of, replaced
+from xpc.compiler.suggest.lines.rewriting import findings_in, findings_of, lines_with_errors, replaced
 from xpc.compiler.suggest.sentence import method_of
 from xpc.compiler.suggest.tables import words_of
 from xpc.grammar.checks import VERBS
-from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label, applied
+from xpc.grammar.diagnostic import Diagnostic, Edit, Label, applied
 from xpc.grammar.nearest import letters
 from xpc.grammar.parse import parse
 from xpc.grammar.record import evolve, record
-from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Source, Span
 
 HEAD = re.compile(rf"(?P<verb>(?:[A-Za-z',]+[ \t]+){{0,6}}?(?:{'|'.join(VERBS)}))[ \t]+(?P<model>[^\s,]+)[ \t]+on[ \t]+"
@@ -47,13 +46,9 @@ LONGEST = 200
 def rewrite_header(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     """If the first line has settings in English words, replace all findings about it by one about the complete line."""
     out = list(problems)
-    for one in problems:
-        if one.primary is None or one.severity != ERROR or one.code[:3] not in ("XP0", "XP1"):
-            continue
-        source, at = one.primary.source, one.primary.span.start
-        start, end = line_bounds(source.text, at, at)
+    for source, start, end in lines_with_errors(problems, LONGEST_LINE):
         begins = {*source.text[start:end].split()[:7]}
-        if end - start > LONGEST_LINE or (begins.isdisjoint(VERBS) and begins.isdisjoint(METHODS)):
+        if begins.isdisjoint(VERBS) and begins.isdisjoint(METHODS):
             continue
         inside = findings_in(out, source, start, end)
         text = source.text[start:end]

@@ -9,10 +9,19 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise, takewhile
 
-from xpc.compiler.language.schema import BY_PATH, CLAUSES, TABLE, outer_names
+from xpc.compiler.language.schema import ADAPTERS, BY_PATH, CLAUSES, TABLE, outer_names
 from xpc.compiler.suggest.lines.nested import members
-from xpc.compiler.suggest.lines.phrases import TUPLE, phrases, without_preposition
-from xpc.compiler.suggest.lines.rewriting import NOTE, Rewritten, body, findings_in, findings_of, replaced, rewritten
+from xpc.compiler.suggest.lines.phrases import TUPLE, phrases
+from xpc.compiler.suggest.lines.rewriting import (
+    NOTE,
+    Rewritten,
+    body,
+    findings_in,
+    findings_of,
+    lines_with_errors,
+    replaced,
+    rewritten,
+)  # fmt: skip
 from xpc.compiler.suggest.lines.shell import COMMAND, SHELL, command_help
 from xpc.compiler.suggest.meaning import is_known, meaning
 from xpc.compiler.suggest.pasted import QUOTES, Option, flags_of, option_rewritten
@@ -21,17 +30,13 @@ from xpc.compiler.suggest.pasted_values import as_value
 from xpc.compiler.suggest.sentence import method_of
 from xpc.compiler.suggest.tables import words_of
 from xpc.compiler.suggest.unknown_names.case import REFERENCE
-from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label, applied
+from xpc.grammar.diagnostic import Diagnostic, Edit, Label, applied
 from xpc.grammar.record import evolve, record
-from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Source, Span
 
 ALONE = ("hardware", "nodes", "launch", "extra", "data", "sweep", "method")
 """Clauses for which lines in words, such as `nodes is 2`, are never rewritten as settings."""
 HEADS = tuple(row.path for row in TABLE if row.head and row.choices)
-MOST = 60
-"""At most this many lines are rewritten."""
-LONGEST_LINE = 400
 BULLET = re.compile(r"(?:[-*•‣–>][ \t]+|\d{1,2}[.)][ \t]+|\+{1,2}(?=[A-Za-z])|\[[ xX]\][ \t]+)+")
 WORDS = re.compile(r"(?:let|const|var|set|setenv|local|declare)[ \t]+(?=[\w\"'`])")
 RULE = re.compile(
@@ -73,6 +78,10 @@ WITH_COLONS = re.compile(r"[\w./-]+\[[\d%]*:[\d%]*\]|(?:\d+-)?\d+:\d\d(?::\d\d)?
 PROSE = re.compile(r"[ \t]*[A-Za-z][\w'%-]*(?:[ \t,;]+[\w'%.-]+)+[.!]?[ \t]*")
 """A pattern for a line that consists only of words, without a sign such as `=`."""
 SENTENCE = re.compile(r"^train\b.*\bon\b", re.MULTILINE)
+IN_CLAUSE = re.compile(
+    r"[ \t]*(?P<head>[^={(#]+?)[ \t]+(?P<word>on|with|for)[ \t]+(?P<rest>[^={(#]*[^={(#\s])[ \t]*(#.*)?"
+)
+"""A pattern for a clause with a word of the first line in it."""
 NAME = re.compile(r"[A-Za-z][A-Za-z_-]*")
 OF_WORDS = re.compile(r"(?:[ \t]+(?!(?:and|with|for|on)\b)[A-Za-z_]+){2,}")
 """A pattern for a value of several words, none of which joins two settings."""
@@ -99,7 +108,7 @@ def rewrite_marked(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
         made = (
             _rewritten(inside[0], source, start, end)
             or _named_in_words(inside, source, start, end)
-            or without_preposition(inside, source, start, end)
+            or _without_preposition(inside, source, start, end)
             or _of_prose(inside, source, start, end)
         )
         if made is not None:
@@ -128,6 +137,25 @@ def _named_in_words(inside: Sequence[Diagnostic], source: Source, start: int, en
     return None
 
 
+def _without_preposition(inside: Sequence[Diagnostic], source: Source, start: int, end: int) -> Diagnostic | None:
+    """The finding about a clause with a word of the first line in it: `launch on slurm`, `lora on attention`. None for
+    other lines.
+    """
+    line = IN_CLAUSE.fullmatch(source.text, start, end)
+    wrong = line is not None and any(one.primary is not None and one.primary.typed == line["word"] for one in inside)
+    if line is None or not wrong or heads(source.text, start):
+        return None
+    head, word, rest = line["head"], line["word"], line["rest"]
+    forms = [f"{head} {rest}"] + [f"{head}\n{rest}"] * (word == "with")
+    forms += [f"{head}(targets={rest})"] * (head in ADAPTERS)
+    advised = [rewritten(one, False, method_of(source.text)) for one in forms]
+    best = next((one for one in advised if one.form is not None), advised[0])
+    if best.form is None and (" " in rest or not best.help.startswith("write ")):
+        return None
+    found = _advised(inside[0], source, Span(line.start("head"), line.end("rest")), [best])
+    return evolve(found, message=f"`{word}` belongs to the first line, and not into a clause")
+
+
 def _of_prose(inside: Sequence[Diagnostic], source: Source, start: int, end: int) -> Diagnostic | None:
     """The finding about a line of words that is not understood: `use whatever works best`. Helps about its single words
     would only lead to other errors. None for other lines.
@@ -149,27 +177,13 @@ def _of_prose(inside: Sequence[Diagnostic], source: Source, start: int, end: int
 
 def _lines(problems: Sequence[Diagnostic]) -> Iterator[tuple[Source, int, int]]:
     """Each line with an error about syntax or names, except the first line of the spec. An error about a setting that
-    is written twice (XP103) does not count. Yields the source, and the positions where the line begins and ends.
+    is written twice (XP103) does not count.
     """
-    seen: set[tuple[str, int]] = set()
-    for one in problems:
-        if (
-            one.primary is None
-            or one.severity != ERROR
-            or one.code[:3] not in ("XP0", "XP1")
-            or one.code == "XP103"
-            or len(seen) > MOST
-        ):
-            continue
-        source, at = one.primary.source, one.primary.span.start
-        start, end = line_bounds(source.text, at, at)
-        if (source.name, start) not in seen and end - start <= LONGEST_LINE:
-            seen.add((source.name, start))
-            words = source.text[start:end].split()
-            # after the first line, `train 3 epochs` is a setting in words
-            later = "on" not in words and SENTENCE.search(source.text, 0, start) is not None
-            if words[:1] != ["train"] or later:
-                yield source, start, end
+    for source, start, end in lines_with_errors([one for one in problems if one.code != "XP103"]):
+        words = source.text[start:end].split()
+        # after the first line, `train 3 epochs` is a setting in words
+        if words[:1] != ["train"] or ("on" not in words and SENTENCE.search(source.text, 0, start)):
+            yield source, start, end
 
 
 def settled(inside: Sequence[Diagnostic], source: Source, start: int, end: int) -> bool:

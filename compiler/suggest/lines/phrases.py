@@ -14,13 +14,10 @@ from xpc.compiler.suggest.lines.rewriting import rewritten
 from xpc.compiler.suggest.lines.units import COUNTED
 from xpc.compiler.suggest.meaning import is_known, meaning
 from xpc.compiler.suggest.no_equivalent import advice
-from xpc.compiler.suggest.pasted_blocks import heads, joined
+from xpc.compiler.suggest.pasted_blocks import joined
 from xpc.compiler.suggest.pasted_values import as_value
-from xpc.compiler.suggest.sentence import method_of
 from xpc.compiler.suggest.tables import words_of
-from xpc.grammar.diagnostic import Diagnostic, Edit, Label
-from xpc.grammar.record import evolve, record
-from xpc.grammar.source import Source, Span
+from xpc.grammar.record import record
 
 TOKENS = re.compile(
     r"\"[^\"\n]*\"|'[^'\n]*'|\[[^\]\n]*\]|[\w.-]+\([^()\n]*\)|:=|==|=>|->|<-|[,;&+=]|:(?=\s|$)"
@@ -69,7 +66,6 @@ FULL = ("full", "fully", "full-parameter", "full_parameter", "fft")
 FULL_NOUNS = ("param", "finetun", "fine-tun", "tun", "train", "sft", "weight", "model")
 """Words for a training of all weights: `full parameter finetuning`."""
 QUANTIZED = words_of("quantized")
-PREPOSITION = re.compile(r"[ \t]+(on|with|for)[ \t]+")
 LENGTHS = ("context", "sequence", "sequences", "length", "window", "limit")
 
 
@@ -127,29 +123,6 @@ def phrases(text: str, header: bool, method: str = "") -> Phrases | None:
     return Phrases(tuple(joined(forms)), length, tuple(unclear)) if forms or length or (plain and header) else None
 
 
-def without_preposition(inside: Sequence[Diagnostic], source: Source, start: int, end: int) -> Diagnostic | None:
-    """The finding about a clause with a word of the first line in it: `launch on slurm`, `lora on attention`. None for
-    other lines.
-    """
-    text = source.text[start:end].partition("#")[0].strip()
-    head, word, rest = PREPOSITION.split(text, maxsplit=1) if PREPOSITION.search(text) else (text, "", "")
-    wrong = any(one.primary is not None and one.primary.typed == word for one in inside)
-    if not wrong or heads(source.text, start) or any(sign in text for sign in "={("):
-        return None
-    forms = [f"{head} {rest}"] + [f"{head}\n{rest}"] * (word == "with")
-    forms += [f"{head}(targets={rest})"] * (head in schema.ADAPTERS)
-    advised = [rewritten(one, False, method_of(source.text)) for one in forms]
-    best = next((one for one in advised if one.form is not None), advised[0])
-    if best.form is None and (" " in rest or not best.help.startswith("write ")):
-        return None
-    first = start + source.text[start:end].index(text)
-    span = Span(first, first + len(text))
-    message = f"`{word}` belongs to the first line, and not into a clause"
-    edits = () if best.form is None else (Edit(span, best.form),)
-    help = best.help.replace("\n", "`, `")
-    return evolve(inside[0], message=message, primary=Label(source, span), help=help, edits=edits)
-
-
 def _of_several_meanings(reader: Reader) -> str:
     """Read a name that may mean several settings, and its value: `batch size 32`. Returns the help about the name."""
     for count in range(LONGEST_NAME, 0, -1):
@@ -165,11 +138,7 @@ def _of_several_meanings(reader: Reader) -> str:
 
 def _length(reader: Reader) -> str:
     """Read the length of the run: `for 3 epochs`, `for at most 500 steps`, `epochs: 3`."""
-    ends = reader.word().lower() in ENDS and reader.word(1) in (
-        "after",
-        "for",
-        "at",
-    )
+    ends = reader.word().lower() in ENDS and reader.word(1) in ("after", "for", "at")
     after = 2 if ends else int(reader.word() in ("for", "during", "over"))
     after += reader.word(after) == "a"
     limit = next((one for one in LIMITS if tuple(map(reader.word, range(after, after + len(one)))) == one), ())

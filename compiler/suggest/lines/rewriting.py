@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from xpc.compiler.language.convert import convert
 from xpc.compiler.language.expand import expand
@@ -12,7 +12,7 @@ from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.language.values import InvalidValue
 from xpc.compiler.suggest.advisor import Suggestions
 from xpc.compiler.suggest.legal import answer
-from xpc.grammar.diagnostic import Diagnostic, Edit, applied
+from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, applied
 from xpc.grammar.parse import parse
 from xpc.grammar.record import evolve, record
 from xpc.grammar.scan import line_bounds
@@ -110,6 +110,21 @@ def findings_in(problems: Sequence[Diagnostic], source: Source, start: int, end:
     """The findings whose place begins between two positions of a source."""
     places = ((one, one.primary) for one in problems)
     return [one for one, at in places if at is not None and at.source is source and start <= at.span.start <= end]
+
+
+def lines_with_errors(problems: Sequence[Diagnostic], longest: int = 400) -> Iterator[tuple[Source, int, int]]:
+    """The first 60 lines with an error about syntax or names that are not longer than `longest`. Yields the source, and
+    the positions where the line begins and ends.
+    """
+    seen: set[tuple[str, int]] = set()
+    for one in problems:
+        if one.primary is None or one.severity != ERROR or one.code[:3] not in ("XP0", "XP1") or len(seen) >= 60:
+            continue
+        source, at = one.primary.source, one.primary.span.start
+        start, end = line_bounds(source.text, at, at)
+        if (source.name, start) not in seen and end - start <= longest:
+            seen.add((source.name, start))
+            yield source, start, end
 
 
 COMMENT = re.compile(r"(?<![^\s,{])#[ \t]*(?P<words>[^\s#][^\n]*)")

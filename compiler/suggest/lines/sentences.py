@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from xpc.compiler import registry
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.suggest.converted_values import FILES, REPOSITORY
 from xpc.compiler.suggest.lines.lists import source_lines
 from xpc.compiler.suggest.lines.machines import machines_of
+from xpc.compiler.suggest.lines.rewriting import findings_in, lines_with_errors, replaced
 from xpc.compiler.suggest.lines.units import COUNTED
 from xpc.compiler.suggest.registry_names import YOUR_GPU, either, gpus_named
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
@@ -77,40 +79,25 @@ def rewrite_sentences(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     the complete line.
     """
     out = list(problems)
-    for source, start, end in _lines(problems):
+    for source, start, end in islice(_lines(problems), 4):
         rewrite = next((found for form in FORMS if (found := form(source, start, end)) is not None), None)
         if rewrite is None:
             continue
         last = max(end, *(one.span.end for one in rewrite.edits)) if rewrite.edits else end
-        first = next((at for at, one in enumerate(out) if _is_in(one, source, start, end)), None)
-        if first is None:
+        inside = findings_in(out, source, start, end)
+        if not inside:
             continue
         label = Label(source, Span(start, end))
-        new = evolve(out[first], message=rewrite.message, primary=label, help=rewrite.help, edits=rewrite.edits)
-        out = [new if at == first else one for at, one in enumerate(out)
-               if at == first or not _is_in(one, source, start, last)]  # fmt: skip
+        new = evolve(inside[0], message=rewrite.message, primary=label, help=rewrite.help, edits=rewrite.edits)
+        out = replaced(out, [*inside, *findings_in(out, source, end, last)], new)
     return out
 
 
-def _is_in(one: Diagnostic, source: Source, start: int, end: int) -> bool:
-    return one.primary is not None and one.primary.source is source and start <= one.primary.span.start <= end
-
-
 def _lines(problems: Sequence[Diagnostic]) -> Iterator[tuple[Source, int, int]]:
-    """The lines with `train` that the findings are about. Yields the source, and the first and last position of each
-    line.
-    """
-    seen: set[tuple[str, int]] = set()
-    for one in problems:
-        if one.primary is None or one.code[:3] not in ("XP0", "XP1") or len(seen) > 3:
-            continue
-        source, at = one.primary.source, one.primary.span.start
-        start, end = line_bounds(source.text, at, at)
-        if end - start > LONGEST_LINE:
-            continue
+    """The lines with `train` that the findings are about: the source, and where the line begins and ends."""
+    for source, start, end in lines_with_errors(problems, LONGEST_LINE):
         words_of = source.text[start : min(end, start + 200)].split()
-        if (source.name, start) not in seen and ("train" in words_of or not {*words_of[:1]}.isdisjoint(VERBS)):
-            seen.add((source.name, start))
+        if "train" in words_of or not {*words_of[:1]}.isdisjoint(VERBS):
             yield source, start, end
 
 

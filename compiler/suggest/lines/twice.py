@@ -50,11 +50,8 @@ def join_edits(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
         form = forms[0]
         for at in numbers:
             first, edit = at == numbers[0], out[at].edits[0]
-            span = (
-                edit.span
-                if first
-                else Span(line_bounds(_text(out[at]), edit.span.start, edit.span.start)[0] - 1, edit.span.end)
-            )
+            start = line_bounds(_text(out[at]), edit.span.start, edit.span.start)[0] - 1
+            span = edit.span if first else Span(start, edit.span.end)
             help = f"write `{form}`" if first else f"leave the line out: `{form}` says it"
             out[at] = evolve(out[at], help=help[:600], edits=(Edit(span, form if first else ""),))
     return out

@@ -11,14 +11,13 @@ from functools import cache
 from xpc.compiler.language import schema
 from xpc.compiler.suggest.joined_values import takes
 from xpc.compiler.suggest.lines.notations import LISTS, NUMBERS, by_patterns, holdout_help, is_legal, machines, notation
-from xpc.compiler.suggest.lines.rewriting import findings_in, replaced
+from xpc.compiler.suggest.lines.rewriting import findings_in, lines_with_errors, replaced
 from xpc.compiler.suggest.meaning import is_known, meaning
 from xpc.compiler.suggest.no_equivalent import no_such_choice, pair_advice
 from xpc.compiler.suggest.registry_names import YOUR_GPU, either, gpu
-from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label
+from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.parse import parse
 from xpc.grammar.record import evolve
-from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Source, Span
 
 VALUED = re.compile(r"(?<![\w.\"'])(?P<name>[a-z_0-9]+)(?P<sign>[ \t]*[=:][ \t]*(?=[^\s=:])|[ \t]+(?=[^\s=(){]))")
@@ -42,7 +41,6 @@ PLAIN = ("int", "path", "choice", "choices", "hardware")
 ADDED = re.compile(r"[\w.-]+\+[\w.+-]*")
 OF_GPUS = ("hardware", "gpu", "gpus", "device", "devices", "card", "cards")
 UNKNOWN = ("XP101", "XP102")
-LONGEST_LINE, MOST = 400, 60
 
 
 def rewrite_values(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
@@ -50,7 +48,7 @@ def rewrite_values(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     complete value.
     """
     out, done = list(problems), set[tuple[str, int]]()
-    for source, start, end in _lines(problems):
+    for source, start, end in lines_with_errors(problems):
         for span, known in _names(source.text, start, end):
             if inside := findings_in(out, source, span.start, span.end):
                 edits = (Edit(span, known),)
@@ -183,19 +181,6 @@ def _rows_of(name: str, assigned: bool) -> list[schema.Setting]:
     known = meaning(name, exact=True) if assigned and not rows else None
     row = None if known is None or known.value else schema.BY_PATH.get(known.path)
     return rows or ([] if row is None or row.kind.name not in (*NUMBERS, "reals", "duration", "rope") else [row])
-
-
-def _lines(problems: Sequence[Diagnostic]) -> Iterator[tuple[Source, int, int]]:
-    """The lines with an error about syntax or names: the source, and the positions where the line begins and ends."""
-    seen: set[tuple[str, int]] = set()
-    for one in problems:
-        if one.primary is None or one.severity != ERROR or one.code[:3] not in ("XP0", "XP1") or len(seen) > MOST:
-            continue
-        source, at = one.primary.source, one.primary.span.start
-        start, end = line_bounds(source.text, at, at)
-        if (source.name, start) not in seen and end - start <= LONGEST_LINE:
-            seen.add((source.name, start))
-            yield source, start, end
 
 
 def _values(text: str, start: int, end: int) -> Iterator[tuple[re.Match[str], Span]]:

@@ -198,8 +198,8 @@ def _choice_without_its_setting(case: Inside) -> Suggestion | None:
     switch = case.unknown.typed in (None, "true")
     alone = setting_of_choice(_settings_read(case.unknown, case.clause), case.name) if switch else None
     before = case.unknown.label.source.text[: case.unknown.label.span.start].rstrip("( \t")
-    alone_before = re.search(r"(?:\n|\bwith )[ \t]*reward$", before) if case.clause == "method" else None
-    if alone_before is not None and (known := reward(case.name)) is not None:  # `reward accuracy`
+    stated = case.typed == "true" or re.search(r"(?:\n|\bwith )[ \t]*reward$", before)
+    if case.clause == "method" and stated and (known := reward(case.name)) is not None:  # `reward accuracy`
         return case.says(f"write `rewards = [{known}]`, which `method` grpo, rloo reads")
     return None if alone is None else case.suggests(alone, alone, True, case.node is not None)
 

@@ -170,6 +170,7 @@ def _fitting_the_value(case: Guessed) -> Meaning:
         (path == "eval.split" and isinstance(node, Number), "data.holdout"),  # `dev_split = 0.05`
         (path.startswith("data.") and case.row.kind.name == "name" and isinstance(node, List), "data.columns"),
         (path in ("eval.data", "eval.every") and text in SPLITS, "eval.split"),  # `eval(on=test)`
+        (path == "track" and isinstance(node, Number), "track.every"),  # `log = 10`
         (path == "eval.every" and isinstance(node, String) and "." in text, "eval.data"),  # `eval(on="rows.jsonl")`
         (path == "data.holdout" and a_split, "eval.split"),  # `validation_split = "test"`
         # `chat_format = chatml`
