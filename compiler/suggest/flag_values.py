@@ -11,7 +11,9 @@ from xpc.compiler.language import schema
 from xpc.compiler.language.rewards import REWARDS
 from xpc.compiler.suggest.converted_values import NO, NUMBER, SWITCHES, YES
 from xpc.compiler.suggest.known_names import known_choice
+from xpc.compiler.suggest.likeness import parts
 from xpc.compiler.suggest.lines.notations import is_legal, notation
+from xpc.compiler.suggest.meaning import meaning
 from xpc.compiler.suggest.similar_choices import choice
 from xpc.compiler.suggest.tables import mapped, words_of
 from xpc.grammar.diagnostic import Label
@@ -73,7 +75,9 @@ def head_choice(clause: str, name: str, node: Value | None, typed: str | None) -
         return choice(head, AROUND.sub("", AROUND.sub("", text)))
     if name in head.choices:
         return None if text in (*NO, "auto") or (node is not None and f"{clause}.{name}s" in schema.BY_PATH) else name
-    if text in head.choices and not any(row.name == name for row in schema.TABLE):
+    known = meaning(f"{clause} {name}", exact=True)  # `weights = fp32` in `precision` is `dtype`
+    other = ({*parts(name)} & {*schema.CLAUSES}) - {clause} or (known is not None and known.path != clause)
+    if text in head.choices and not other and not any(row.name == name for row in schema.TABLE):
         # the value is right and its name is wrong, as in `scheduler = slurm` instead of `launch slurm`
         return text
     if letters(name + text) in map(letters, head.choices):

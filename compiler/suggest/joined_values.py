@@ -113,8 +113,8 @@ def join_values(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
         if joined is not None and found.primary is not None:
             locations.append((found.primary.source.name, joined[1]))
     out = [one for one in out if one.code not in ("XP101", "XP102", "XP024") or not _is_inside(one, locations)]
-    unknown = [one for one in out if one.code in ("XP101", "XP102") and one.primary is not None]
-    ends = {(one.primary.source.name, one.primary.span.end): one for one in unknown if one.primary is not None}
+    names = ((one, one.primary) for one in out if one.code in ("XP101", "XP102"))
+    ends = {(label.source.name, label.span.end): one for one, label in names if label is not None}
     return [one for one in out if not _is_value_of(one, ends)]
 
 

@@ -92,7 +92,9 @@ def answer(wrong: InvalidValue) -> Diagnostic:
     value = value or intended(row, item, node)
     if row.kind.name in ("names", "targets", "tasks") and isinstance(node, Ref) and node is item.node:
         end, text = node.span.end, item.label.source.text  # the list may have no brackets: `columns=instruction,output`
-        while (more := FURTHER.match(text, end)) and not _is_setting(more[1], row.clause):
+        while (more := FURTHER.match(text, end)) and f"{row.clause}.{more[1]}" not in BY_PATH:
+            if "_" in more[1] and is_known(more[1], loosely=False):
+                break  # a setting of another tool
             end = more.end()
         if end > node.span.end:
             value, node = f"[{text[node.span.start : end]}]", evolve(node, span=Span(node.span.start, end))
@@ -105,11 +107,6 @@ def answer(wrong: InvalidValue) -> Diagnostic:
         edits = (Edit(item.label.span, _form(row, edits[0].text)),)
     help = f"write `{_form(row, value)}`" if value else legal(row, item, node)
     return report(wrong.code, wrong.message, at, help=wrong.help or help, edits=edits)
-
-
-def _is_setting(word: str, clause: str) -> bool:
-    """Whether a word in a clause is a setting of the clause, or one of another tool."""
-    return f"{clause}.{word}" in BY_PATH or ("_" in word and is_known(word, loosely=False))
 
 
 def _of_another_clause(row: Setting, item: Item) -> Help | None:

@@ -52,7 +52,9 @@ def rewrite_header(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
             continue
         inside = findings_in(out, source, start, end)
         text = source.text[start:end]
-        rewrite = None if any(map(_has_a_choice, inside)) else _form(text)
+        # `micro=8` after `eval split=test` may belong to `eval` or to `batch`: the user must choose
+        unclear = any(one.code == "XP104" and "`, or `" in (one.help or "") for one in inside)
+        rewrite = None if unclear else _form(text)
         if rewrite is not None and rewrite.unclear and " with " in text and "," not in text:
             break  # keep the findings: there is one for each unclear word
         form = "" if rewrite is None else rewrite.sentence
@@ -77,13 +79,6 @@ class _Rewrite:
     sentence: str
     comment: str
     unclear: tuple[str, ...]
-
-
-def _has_a_choice(found: Diagnostic) -> bool:
-    """Whether a word may belong to two clauses, so that the user must choose: `micro=8` after `eval split=test` may
-    belong to `eval` or to `batch`.
-    """
-    return found.code == "XP104" and "`, or `" in (found.help or "")
 
 
 def _says_the_same(inside: Sequence[Diagnostic], source: Source, line: Span, form: str) -> bool:

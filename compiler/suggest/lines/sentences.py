@@ -101,10 +101,6 @@ def _lines(problems: Sequence[Diagnostic]) -> Iterator[tuple[Source, int, int]]:
             yield source, start, end
 
 
-def _is_legal(sentence: str) -> bool:
-    return not parse(Source("line.xp", sentence + "\n"))[1]
-
-
 def _shown(form: str) -> str:
     return f"write `{form[:LONGEST]}`"
 
@@ -239,7 +235,7 @@ def _over_lines(source: Source, start: int, end: int) -> Rewrite | None:
         line = text[below:stop].strip()
         edits.append(Edit(Span(start + len(text[start:last].rstrip()), stop - len(text[below:stop].lstrip())), " "))
         form, last = f"{form} {line}", stop
-    if not edits or not form.startswith("train ") or not _is_legal(form):
+    if not edits or not form.startswith("train ") or parse(Source("line.xp", f"{form}\n"))[1]:
         return None
     return Rewrite("the sentence is one line", _shown(form), tuple(edits))
 

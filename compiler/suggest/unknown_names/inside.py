@@ -370,6 +370,8 @@ def _impossible_value(case: Inside) -> Suggestion | None:
     owners = [one for one in schema.TABLE if case.typed in one.choices and not one.head]
     if len(owners) == 1:  # `chat = chatml` in `method`
         return case.says(f"write `{typed(owners[0], case.typed)}` outside of `{case.clause}`")
+    if row.choices:
+        return case.says(settings_of(case.clause))  # `level = debug` in `track`
     return evolve(wrong_value(row, case.unknown, case.message), code="XP102")
 
 

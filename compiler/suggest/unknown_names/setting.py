@@ -130,7 +130,7 @@ def _no_setting(case: Case, guess: Meaning, row: Setting | None) -> Suggestion:
     # `max_steps = -1` means no limit, so it states no length
     if row is not None and (text in NULLS or (isinstance(case.node, Number) and case.node.value <= 0)):
         return case.says(f"leave `{case.name}` out: {length}")
-    if row is not None and text and not LENGTH.fullmatch(text) and intended_value(row, case.unknown) is None:
+    if row is not None and text and not LENGTH.match(intended_value(row, case.unknown) or text):
         return case.says(length)  # `epochs = full`
     form = sentence(case.unknown, guess, row)
     if guess.path.startswith("data."):
@@ -281,7 +281,7 @@ def _impossible_value(case: Guessed) -> Suggestion | None:
     if case.value is not None or case.node is None or case.row.kind is BLOCK:
         return None
     elsewhere = case.row.path.partition(".")[0] != case.clause.partition(".")[0]
-    if not case.exact and elsewhere and (case.clause or case.guess.likeness < TYPO):
+    if not case.exact and (case.guess.likeness < TYPO or (elsewhere and case.clause)):
         return first_line(case) or case.says(settings_of(case.clause))  # two reasons against the guess
     return first_line(case) or wrong_value(case.row, case.unknown, case.message)
 
