@@ -76,7 +76,7 @@ def head_choice(clause: str, name: str, node: Value | None, typed: str | None) -
     if name in head.choices:
         return None if text in (*NO, "auto") or (node is not None and f"{clause}.{name}s" in schema.BY_PATH) else name
     known = meaning(f"{clause} {name}", exact=True)  # `weights = fp32` in `precision` is `dtype`
-    other = ({*parts(name)} & {*schema.CLAUSES}) - {clause} or (known is not None and known.path != clause)
+    other = ({*parts(name)} & {*schema.CLAUSES}) - {clause} or (known is not None and not known.path.startswith(clause))
     if text in head.choices and not other and not any(row.name == name for row in schema.TABLE):
         # the value is right and its name is wrong, as in `scheduler = slurm` instead of `launch slurm`
         return text

@@ -144,7 +144,7 @@ def _plain_form(row: Setting, item: Item, node: Value | None, typed: str) -> Hel
         return f"write `{form}`", Edit(item.label.span, form)
     siblings = [one.name for one in children(row.clause) if typed in one.choices] if isinstance(node, Ref) else []
     named = typed not in bare_choices() or "".join(siblings).startswith(row.name)  # `decay = cosine` is `decay_type`
-    if len(siblings) == 1 and not row.choices and row.kind.name in ONE and named:
+    if len(siblings) == 1 and typed not in NO and not row.choices and row.kind.name in ONE and named:
         return (f"write `{siblings[0]} = {typed}`",)
     off = mapped("off").get(row.path)
     if off is not None and off != typed in SWITCHED_OFF and node is not None and node is item.node:

@@ -137,3 +137,10 @@ def test_a_line_of_many_unknown_settings_is_not_searched_for_each_of_them() -> N
     """A value of many words is not read, so the check of a long line of unknown settings is still fast."""
     assert notation(BY_PATH["lora.targets"], "q_proj" + " " * 400 + "v_proj") is None
     assert notation(BY_PATH["lora.targets"], "q_proj v_proj") == "[q_proj, v_proj]"
+
+
+@pytest.mark.parametrize(
+    "written", ["method sft quokka 3", 'save "out" limit 3', "launch slurm(array=0-3)", "quokka = 0-3"]
+)
+def test_the_value_of_an_unknown_name_is_not_reported_again(written: str) -> None:
+    assert [one.code for one in checked(f"{HEAD}{written}\n").problems if one.severity == "error"] == ["XP101"]

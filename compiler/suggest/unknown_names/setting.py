@@ -170,7 +170,7 @@ def _fitting_the_value(case: Guessed) -> Meaning:
         (path == "eval.split" and isinstance(node, Number), "data.holdout"),  # `dev_split = 0.05`
         (path.startswith("data.") and case.row.kind.name == "name" and isinstance(node, List), "data.columns"),
         (path in ("eval.data", "eval.every") and text in SPLITS, "eval.split"),  # `eval(on=test)`
-        (path == "track" and isinstance(node, Number), "track.every"),  # `log = 10`
+        (path == "track" and case.exact and isinstance(node, Number), "track.every"),  # `log = 10`
         (path == "eval.every" and isinstance(node, String) and "." in text, "eval.data"),  # `eval(on="rows.jsonl")`
         (path == "data.holdout" and a_split, "eval.split"),  # `validation_split = "test"`
         # `chat_format = chatml`
@@ -281,7 +281,7 @@ def _impossible_value(case: Guessed) -> Suggestion | None:
     if case.value is not None or case.node is None or case.row.kind is BLOCK:
         return None
     elsewhere = case.row.path.partition(".")[0] != case.clause.partition(".")[0]
-    if not case.exact and (case.guess.likeness < TYPO or (elsewhere and case.clause)):
+    if not case.exact and elsewhere and (case.clause or case.guess.likeness < TYPO):
         return first_line(case) or case.says(settings_of(case.clause))  # two reasons against the guess
     return first_line(case) or wrong_value(case.row, case.unknown, case.message)
 
