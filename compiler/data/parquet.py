@@ -15,13 +15,13 @@ from xpc.compiler.files.lfs import pointer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, TypeVar
+    from typing import Any
 
     from xpc.compiler.files.workspace import Workspace
 
-    T = TypeVar("T")
     Schema = list[dict[int, Any]]
     Keys = dict[str, str]
+    Footer = tuple[list[str], int, Keys]
 
 MAGIC = b"PAR1"
 """The first and the last bytes of a Parquet file."""
@@ -52,19 +52,16 @@ often named `list`, which is not a field of the data. The fields are below that 
 """
 
 
-def footer(tail: Callable[[int], bytes]) -> tuple[list[str], int] | None:
-    """The columns and the number of rows of a Parquet file, or None if they cannot be read. `tail(n)` must return the
-    last n bytes of the file.
+def footer(tail: Callable[[int], bytes]) -> Footer | None:
+    """What the footer of a Parquet file states, or None if it cannot be read: the columns, the number of rows, and the
+    columns with the keys of nested columns, such as `id` and `messages[].role`, each with what its values are: "a
+    text", "a fraction" or "an integer" (also a boolean). `tail(n)` must return the last n bytes of the file.
     """
-    return _read(tail, _columns)
-
-
-def keys(tail: Callable[[int], bytes]) -> Keys | None:
-    """The columns of a Parquet file, with the keys of nested columns, such as `id` and `messages[].role`, each with
-    what its values are: "a text", "a fraction" or "an integer" (also a boolean). None if they cannot be read. `tail(n)`
-    must return the last n bytes of the file.
-    """
-    return _read(tail, _keys)
+    try:
+        size = int.from_bytes(tail(8)[:4], "little")
+        return None if size > MOST else _read(_Compact(tail(size + 8)[:-8]))
+    except FAILURES:
+        return None
 
 
 def problem(head: bytes, tail: Callable[[int], bytes]) -> str | None:
@@ -82,7 +79,7 @@ def problem(head: bytes, tail: Callable[[int], bytes]) -> str | None:
         if size <= MOST:
             if (data[0], data[2]) != (VERSION, LIST):
                 raise ValueError("not a footer of Parquet")
-            _columns(*_schema(_Compact(data)))
+            _read(_Compact(data))
     except _Unknown:
         return None
     except FAILURES:
@@ -91,7 +88,7 @@ def problem(head: bytes, tail: Callable[[int], bytes]) -> str | None:
 
 
 def of_part(path: str, number: int, workspace: Workspace) -> tuple[Keys | None, str | None]:
-    """Return a pair for a file of a folder: its columns (see `keys`), and why it is not a complete Parquet file (see
+    """Return a pair for a file of a folder: its columns (see `footer`), and why it is not a complete Parquet file (see
     `problem`). `number` is the file's number, from 0. Both are None if the file cannot be opened, has another format,
     or is not one of the first `MANY` files.
     """
@@ -99,30 +96,12 @@ def of_part(path: str, number: int, workspace: Workspace) -> tuple[Keys | None, 
         return None, None
     tail = partial(workspace.tail, path)
     try:
-        if (found := keys(tail)) is not None:
-            return found, None
+        if (found := footer(tail)) is not None:
+            return found[2], None
         head = workspace.head(path)
         return None, problem(head, tail) if pointer(head) is None else None
     except OSError:
         return None, None
-
-
-def _read(tail: Callable[[int], bytes], make: Callable[[Schema, int], T]) -> T | None:
-    """Return the result of `make`, called with the elements of the schema and the number of rows. None if the footer
-    cannot be read.
-    """
-    try:
-        size = int.from_bytes(tail(8)[:4], "little")
-        return None if size > MOST else make(*_schema(_Compact(tail(size + 8)[:-8])))
-    except FAILURES:
-        return None
-
-
-def _keys(schema: Schema, rows: int) -> Keys:
-    found, at = dict[str, str](), 1
-    for _ in range(schema[0][CHILDREN]):
-        at = _add_keys(schema, at, "", 0, found)
-    return found
 
 
 def _add_keys(schema: Schema, at: int, above: str, skipped: int, found: Keys) -> int:
@@ -145,26 +124,21 @@ def _add_keys(schema: Schema, at: int, above: str, skipped: int, found: Keys) ->
     return at
 
 
-def _schema(data: _Compact) -> tuple[Schema, int]:
-    """Read the footer of a Parquet file. Returns a pair: the elements of the schema, and the number of rows."""
-    found: dict[int, object] = {}
+def _read(data: _Compact) -> Footer:
+    """Read the footer of a Parquet file (see `footer`)."""
+    fields: dict[int, object] = {}
     for number, value in data.fields(0):
-        found[number] = value
+        fields[number] = value
         if number >= ROWS:
             break
-    schema, rows = found[SCHEMA], found[ROWS]
+    schema, rows = fields[SCHEMA], fields[ROWS]
     if not isinstance(schema, list) or not isinstance(rows, int) or rows < 0:
         raise ValueError("not a footer of Parquet")
-    return schema, rows
-
-
-def _columns(schema: Schema, rows: int) -> tuple[list[str], int]:
-    """Return a pair: the names of a file's columns, without the columns nested in them, and the number of rows."""
-    names, at = [], 1
+    names, found, at = list[str](), dict[str, str](), 1
     for _ in range(schema[0][CHILDREN]):
         names.append(schema[at][NAME].decode("utf-8"))
-        at = _add_keys(schema, at, "", 0, {})  # skip the columns that are nested in this column
-    return names, rows
+        at = _add_keys(schema, at, "", 0, found)
+    return names, rows, found
 
 
 class _Unknown(ValueError):

@@ -240,7 +240,7 @@ class _Finder:
                 tail = partial(workspace.tail, path)
                 broken = parquet.problem(head, tail)
                 if broken is None and (seen := parquet.footer(tail)) is not None:
-                    columns, source = seen[0], evolve(source, rows=seen[1], keys=parquet.keys(tail))
+                    columns, source = seen[0], evolve(source, rows=seen[1], keys=seen[2])
         except OSError as error:
             wrong = f"`{path[:80]}` cannot be read ({error.strerror or error})"
             self.problems.report("XP114", wrong, self.label, help="make the file readable")
