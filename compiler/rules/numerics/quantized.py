@@ -14,10 +14,12 @@ WHEN = quantized
 
 GIB = 2**30
 
-INFERENCE = ("auto-round", "gemma", "higgs", "metal", "nvfp4", "quark", "spqr", "vptq")
-"""Quantization methods that transformers refuses to train on, even with adapters (`HfQuantizer.is_trainable`)."""
+INFERENCE = ("auto-round", "compressed-tensors", "gemma", "higgs", "metal", "nvfp4", "quark", "spqr", "vptq")
+"""Quantization methods that cannot be trained even with adapters: transformers refuses it (`HfQuantizer.is_trainable`),
+or, for compressed-tensors, peft finds no weight to adapt (AttributeError).
+"""
 PACKAGES = {
-    "aqlm": "aqlm", "awq": "gptqmodel", "compressed-tensors": "compressed-tensors", "eetq": "eetq", "gptq": "gptqmodel",
+    "aqlm": "aqlm", "awq": "gptqmodel", "eetq": "eetq", "gptq": "gptqmodel",
     "hqq": "hqq", "quanto": "optimum-quanto", "torchao": "torchao",
 }  # fmt: skip
 """Maps each other quantization method (`quant_method` in config.json) for which transformers keeps the weights packed,
@@ -55,8 +57,9 @@ def _packed(spec: Spec, *others: str) -> str | None:
 @rule("XP450", "quantized-weights-trained")
 def quantized_trained(spec: Spec) -> Iterator[Finding]:
     """A model whose weights are stored quantized can be trained only with adapters, and not even with adapters if it is
-    quantized by AutoRound, HIGGS, ModelOpt, Quark, SpQR, VPTQ or a method that transformers cannot load, such as EXL3.
-    xpc reads the config.json in the folder of a local model, or the file that the setting `config` names.
+    quantized by AutoRound, compressed-tensors, HIGGS, ModelOpt, Quark, SpQR, VPTQ or a method that transformers cannot
+    load, such as EXL3. xpc reads the config.json in the folder of a local model, or the file that the setting `config`
+    names.
 
     Why it is bad: packed weights have no gradient, and the kernels of some methods have no backward pass.
 
@@ -66,7 +69,8 @@ def quantized_trained(spec: Spec) -> Iterator[Finding]:
     running it.
     """
     how = _packed(spec)
-    what, never = "adapters" if spec.lora else "its weights", how in INFERENCE or (how is not None and how not in READ)
+    what = "adapters" if spec.lora else "its weights"
+    never = how in INFERENCE or (how is not None and how not in READ)
     if never or (how is not None and not spec.lora):
         yield Finding(
             spec.model.label,

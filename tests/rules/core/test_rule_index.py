@@ -36,9 +36,9 @@ PRECONDITION = {
     "rules.method.rewards", "rules.method.dpo", "rules.method.preference", "rules.saving.publishing",
     "rules.method.vllm", "rules.method.distill", "rules.method.kto", "rules.strategy.offload", "rules.method.sampling",
     "rules.optimizer.early_stopping", "rules.optimizer.muon", "rules.numerics.rope", "rules.numerics.float8",
-    "rules.numerics.newer_files",
+    "rules.numerics.newer_files", "rules.strategy.experts",
 }  # fmt: skip
-"""Modules whose `WHEN` requires a method, an adapter, an optimizer or fp8. Their rules rely on this `WHEN`."""
+"""Modules whose `WHEN` requires a method, an adapter, an optimizer, a family or fp8. Their rules rely on it."""
 
 
 def allowed(module):
