@@ -85,6 +85,10 @@ were in the list from the beginning.
       4th list  77.8 % of 144            11
       5th list  89.3 % of 140            1
       6th list  86.4 % of 162            1
+    60          89.6 % of 164            2       (settings of public files; only the rows that were wrong are here)
+      2nd list  84.2 % of 139            1
+      3rd list  87.2 % of 125            4
+      4th list  91.4 % of 140            4
     61          90.1 % of 81             1       (from memory; only the rows that were wrong are in this file)
       2nd list  93.0 % of 115            2
       3rd list  91.3 % of 115            2

@@ -377,4 +377,5 @@ def _nothing_near(case: Case) -> Suggestion:
     if columns is not None:  # `winner_column = good`
         return case.says(f"write `data(columns={columns})`: {IN_ORDER}")
     of_vllm = f"{NO_EQUIVALENT}a bundle leaves other options of vLLM at vLLM's defaults; "
-    return by_its_words(case) or case.says(of_vllm * (case.clause == "method.vllm") + settings_of(case.clause))
+    option = case.clause == "method.vllm" or any(one.startswith("vllm") for one in case.name.split(".")[:-1])
+    return by_its_words(case) or case.says(of_vllm * option + settings_of(case.clause or "method.vllm" * option))
