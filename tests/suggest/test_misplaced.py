@@ -139,7 +139,7 @@ def test_a_name_without_letters_gets_a_finding(name):
 
 CHOICE_DECIDES = {"mlflow experiment_name": "project", "mlflow run_id": "MLFLOW_TAGS", "slurm timeout": "time"}
 CHOICE_DECIDES |= dict.fromkeys(("muon b1", "muon beta1", "muon beta_1"), "momentum")
-CHOICE_DECIDES |= dict.fromkeys(("muon adam_rate", "muon scalar_lr"), "adamw_lr")
+CHOICE_DECIDES |= dict.fromkeys(("muon adam_rate", "muon adamw_learning_rate", "muon scalar_lr"), "adamw_lr")
 CHOICE_DECIDES |= dict.fromkeys(("muon update_scale", "muon update_scaling"), "adjust_lr")
 CHOICE_DECIDES |= dict.fromkeys(("reward callables", "reward functions"), "rewards")
 CHOICE_DECIDES |= {
@@ -220,6 +220,8 @@ def test_name_of_another_tool_means_the_same_next_to_every_choice_of_its_clause(
                 or found.path.replace(setting, name) in schema.BY_PATH
             ):
                 continue
+            if clause == "track" and name not in decided and name.partition("_")[0] in schema.BY_PATH["track"].choices:
+                continue  # without a tracker in the clause, the name states it
             plain = typed_after(clause, "", name, value)
             for choice in schema.BY_PATH[clause].choices:
                 given = typed_after(clause, choice, name, value)
