@@ -1,6 +1,6 @@
 """Replace names in trl's trainer modules while a trainer is constructed (trl 0.18 to 1.16)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,6 +18,37 @@ def replaced(module: object, replacements: Mapping[str, object]) -> Iterator[Non
     finally:
         for name, value in originals.items():
             setattr(module, name, value)
+
+
+def sharded(prepare: Callable[..., Any]) -> Callable[..., Any]:
+    """Replaces trl's ``prepare_fsdp`` for a reference model: trl 0.24 shards it by FSDP1 in a run with FSDP2, too, and
+    raises an error about the plugin's settings. accelerate shards it as it shards the trained model, but here the
+    reference keeps its dtype.
+    """
+
+    def prepared(model: Any, accelerator: Any) -> object:
+        if (
+            getattr(accelerator.state.fsdp_plugin, "fsdp_version", 1) == 1
+            or "fsdp_version" in prepare.__code__.co_names
+        ):
+            return prepare(model, accelerator)
+        from accelerate.utils.fsdp_utils import fsdp2_prepare_model
+
+        return fsdp2_prepare_model(_KeepingDtypes(accelerator), model).eval()
+
+    return prepared
+
+
+class _KeepingDtypes:
+    """An accelerator without mixed precision. With it, accelerate converts the weights to float32."""
+
+    mixed_precision = "no"
+
+    def __init__(self, accelerator: object) -> None:
+        self.accelerator = accelerator
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.accelerator, name)
 
 
 def precompute(trainer: Any) -> None:

@@ -55,9 +55,10 @@ class Specimen:
     @property
     def nightly(self) -> bool:
         """Whether only `make slow` takes the step. This is so for steps on stacks other than the default one, and for
-        steps of the library's own trainer, because this trainer changes only with its pinned version.
+        steps of the library's own trainer, because this trainer changes only with its pinned version. The exception is
+        FSDP2 on trl-0.24, whose reference model the runtime shards.
         """
-        return self.target != DEFAULT or self.library
+        return (self.target != DEFAULT or self.library) and "reference-by-fsdp" not in self.name
 
     @property
     def text(self) -> str:
@@ -135,6 +136,12 @@ SPECIMENS = (
     one("legal-copied-norm", "", CPU, "messages", "lora(modules_to_save=[norm])", "optimizer adamw(weight_decay=0.1)",
         TEMPLATE),
     one("legal-grpo", "", CPU, "prompt", GRPO.format(rewards="[accuracy, format]")),
+    one("reference-by-fsdp1", "has no attribute '_module_classes_to_ignore'", "2 x a100-80gb", "preference",
+        "strategy fsdp", "method dpo", precision="bf16", target="trl-0.24", library=True),
+    one("legal-reference-by-fsdp", "", "2 x a100-80gb", "preference", "strategy fsdp", "method dpo", precision="bf16",
+        target="trl-0.24"),
+    one("legal-reference-by-fsdp-grpo", "", "2 x a100-80gb", "prompt", "strategy fsdp",
+        "method grpo(generations=2, max_completion=8, beta=0.04, rewards=format)", precision="bf16", target="trl-0.24"),
     *(found for target in OTHERS if not load(target).facts.isolate_mask for found in of_an_older_stack(target)),
 )  # fmt: skip
 

@@ -6,7 +6,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from ...core.feature import Bundle, Feature, Model, Trainer
-from ...library_internals.trl_modules import precompute, replaced
+from ...library_internals.trl_modules import precompute, replaced, sharded
 from ..rows.evaluation_sets import joined_sets
 
 
@@ -60,6 +60,8 @@ def loaded_by(bundle: Bundle, module: object, load: Callable[[], Any], policy: A
         replacements["concatenate_datasets"] = joined_sets
     if hasattr(module, "prepare_deepspeed"):
         replacements["prepare_deepspeed"] = _untrained(module.prepare_deepspeed)
+    if hasattr(module, "prepare_fsdp"):
+        replacements["prepare_fsdp"] = sharded(module.prepare_fsdp)
     return replaced(module, replacements)
 
 

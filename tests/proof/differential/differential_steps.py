@@ -19,7 +19,6 @@ from tiny_models import SIZES
 
 from xpc.compiler.language.optimizers import TORCH
 from xpc.compiler.spec import Spec
-from xpc.compiler.stacks import DEFAULT
 
 ROWS, MOST_ROWS = 64, 256
 """ROWS rows are written for a step. A spec for the CPU gets enough rows for complete steps, but at most MOST_ROWS."""
@@ -114,7 +113,7 @@ def step(name: str, text: str, location: str, number: int, at: str = "train", ke
         files["deepspeed.json"] = of_the_stand_in(files["deepspeed.json"])
     write(files, folder)
     own = spec.on_cpu
-    sharded = "fsdp" in keep or (spec.text("strategy") == "fsdp" and spec.stack.name == DEFAULT and number % 2 == 0)
+    sharded = "fsdp" in keep or (spec.text("strategy") == "fsdp" and spec.stack.facts.fsdp2 and number % 2 == 0)
     # Context parallelism uses attention kernels that exist only for GPUs, and offloading uses pinned memory, which
     # needs a GPU, too.
     sharded = sharded and spec.context_parallel == 1 and spec.text("strategy.offload") == "none"
