@@ -40,6 +40,12 @@ def test_a_gradient_that_one_process_lacks_counts_as_zero(target: str) -> None:
     together(interpreter(target), "unused_weights.py", 2)
 
 
+@pytest.mark.parametrize("target", WITH_FSDP2)
+def test_a_reference_model_is_complete(target: str, tmp_path: Path) -> None:
+    """On trl-0.24, only the first process loads the reference's weights, and trl cannot shard it by FSDP2."""
+    together(interpreter(target), "reference_weights.py", 2, str(tmp_path / "model"))
+
+
 KINDS = {"fsdp1": "SHARDED_STATE_DICT", "fsdp2": "SHARDED_STATE_DICT", "fsdp2_full": "FULL_STATE_DICT"}
 """Maps kinds of checkpoints to accelerate's state dict type. FSDP1's full checkpoints are missing, because they need a
 GPU (torch 2.13 crashes on a CPU).
