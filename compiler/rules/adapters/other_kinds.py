@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xpc.compiler.language.methods.definition import generates_itself
 from xpc.compiler.rules.core.conditions import enabled
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
@@ -84,11 +85,13 @@ def wide_block(spec: Spec) -> Iterator[Finding]:
 @rule("XP233", "vera-in-two-dtypes")
 def two_dtypes(spec: Spec) -> Iterator[Finding]:
     """`vera` cannot be used if its float32 matrices would be multiplied with 16-bit tensors without autocast. All
-    layers with VeRA adapters share two such matrices. There are three cases. The first is a quantized base with
+    layers with VeRA adapters share two such matrices. There are four cases. The first is a quantized base with
     `precision fp32`, if the stack trains adapters in bfloat16. The second is ZeRO in bf16 or fp16, because DeepSpeed
     0.19 has no autocast. ZeRO-3 over a base that is not quantized is legal, because ZeRO-3 creates the shared matrices
     in 16 bits. The third is FSDP2 in bf16 or fp16: accelerate uses no autocast, and FSDP2 casts weights, but not the
-    shared matrices. FSDP1 is legal, because it casts the shared matrices, too.
+    shared matrices. FSDP1 is legal, because it casts the shared matrices, too. The fourth is a quantized base in bf16
+    or fp16 whose trainer generates completions with the model (distill, grpo, rloo), because it generates without
+    autocast.
 
     Why it is bad: the run cannot train.
 
@@ -107,6 +110,13 @@ def two_dtypes(spec: Spec) -> Iterator[Finding]:
             write("dtype = fp32", ", or `precision bf16`"),
             (spec.label("precision", "no autocast"),),
         )
+    elif spec.bits and generates_itself(spec.method, spec.get) and _narrow_when_generating(spec):
+        yield Finding(
+            spec.location("method", "generates without autocast"),
+            f"vera cannot generate over a base in {spec.bits} bits in {spec.text('precision')}",
+            "write `lora` instead of `vera`, or leave `bits` out",
+            (spec.label("vera", "shares matrices in float32"), spec.label("lora.bits")),
+        )
     # ZeRO-3 loads a model under zero.Init, and zero.Init creates VeRA's buffers in 16 bits, too
     initialized = spec.zero_stage == 3 and not spec.bits
     if spec.zero_stage and spec.stack.facts.zero_keeps_buffers and spec.text("precision") != "fp32" and not initialized:
@@ -123,3 +133,10 @@ def two_dtypes(spec: Spec) -> Iterator[Finding]:
             "write `strategy ddp`" + ("" if spec.bits else ", or `strategy zero3`"),
             (spec.label("vera", "shares matrices in float32"), spec.label("precision", "no autocast")),
         )
+
+
+def _narrow_when_generating(spec: Spec) -> bool:
+    """Whether layers of a quantized base get 16-bit tensors while the model generates. With transformers 4, layers of 8
+    bits return float32. Source: executed on trl-1.16 and trl-0.24.
+    """
+    return spec.text("precision") != "fp32" and (spec.bits == 4 or spec.stack.pins["transformers"].startswith("5."))

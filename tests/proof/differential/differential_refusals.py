@@ -21,7 +21,7 @@ from xpc.compiler.stacks import DEFAULT
 BEFORE = ("launch", "config", "deepspeed")
 """Stages of a proof in which no model is loaded."""
 
-DECIDED = frozenset({"XP210", "XP401", "XP412", "XP425", "XP444", "XP510"})
+DECIDED = frozenset({"XP210", "XP401", "XP412", "XP425", "XP444", "XP510", "XP582"})
 """Codes of rules that may refuse a spec although the libraries raise no exception for it. Such a refusal is not counted
 as a suspected false refusal.
 
@@ -31,6 +31,7 @@ as a suspected false refusal.
 - XP425: the tiny model of a family may not tie its weights
 - XP444: the device of an offload is checked together with another setting
 - XP510: without evaluations or checkpoints, `load_best_model_at_end` has no effect
+- XP582: on some stacks, a checkpoint restores no adapter, which only a resumed run shows
 """
 
 

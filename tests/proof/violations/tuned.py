@@ -24,6 +24,8 @@ PROOFS: tuple[Proof, ...] = (
           legal=spec("miss(rank=8)")),
     Proof("Q71", "XP233", at="load", measure="adapters.packed_step", raises="RuntimeError", match="same dtype",
           legal=spec("vera(bits=8)", strategy="ddp")),
+    Proof("Q71", "XP233", case="XP233-generated", variant="generated",
+          needs="a quantized base, which proofs leave out; the differential test runs it with bitsandbytes"),
     Proof("Q71", "XP233", case="XP233-buffers", variant="buffers",
           needs="ZeRO in 16 bits, which bundles have on GPUs only; the differential test runs it on CPUs (gloo)"),
     Proof("Q71", "XP233", case="XP233-fsdp", at="train", keep=("fsdp", "save_strategy"), processes=2, variant="fsdp",
