@@ -112,10 +112,10 @@ def two_dtypes(spec: Spec) -> Iterator[Finding]:
         )
     elif spec.bits and generates_itself(spec.method, spec.get) and _narrow_when_generating(spec):
         yield Finding(
-            spec.location("method", "generates without autocast"),
+            spec.location("lora.bits", f"{spec.bits}-bit layers return {spec.text('precision')}"),
             f"vera cannot generate over a base in {spec.bits} bits in {spec.text('precision')}",
-            "write `lora` instead of `vera`, or leave `bits` out",
-            (spec.label("vera", "shares matrices in float32"), spec.label("lora.bits")),
+            "leave `bits` out, or use `lora`",
+            (spec.label("vera", "shares matrices in float32"), spec.label("method", "generates without autocast")),
         )
     # ZeRO-3 loads a model under zero.Init, and zero.Init creates VeRA's buffers in 16 bits, too
     initialized = spec.zero_stage == 3 and not spec.bits
