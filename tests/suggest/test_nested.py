@@ -82,3 +82,22 @@ def test_lines_about_one_clause_become_one_line(typed, right):
     for found in [one for one in checked(text).problems if one.edits][::-1]:
         text = edited(text, found)
     assert text == f"{LINE}{right}\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("memory { gradient_checkpointing_kwargs { use_reentrant = false } }", "`checkpointing(reentrant=false)`"),
+        ("lora { lora_config { r = 16 } }", "`lora(rank=16)`"),
+        ("strategy { stage = 0 }", "`strategy ddp`"),
+        ("stage = 0", "`strategy ddp`"),
+        ("rl = gdpo", "`extra trl(multi_objective_aggregation=normalize_then_sum)`"),
+        ("method gdpo(rewards=accuracy)", "`extra trl(multi_objective_aggregation=normalize_then_sum)`"),
+        ("data { input = input }", "`prompt = input`"),
+        ("eval { data = identity }", "a hub id"),
+    ],
+)
+def test_a_help_without_an_edit_names_what_to_write(line: str, named: str) -> None:
+    first = checked(f"{LINE}{line}\n").problems[0]
+    assert named in (first.help or "")
+    assert first.edits == ()
