@@ -48,12 +48,6 @@ class Suggestions(Advisor):
 
             return message, name.span, f"{YOUR_GPUS}: `xpc list gpus` prints names", None
         form = f"{name.text}{'' if row.head and not body else ' ='} {example(row)}"
-        if len(body) == 1 and isinstance(body[0], Setting) and row.path != "method.rewards":
-            from xpc.compiler.suggest.lines.rewriting import rewritten
-
-            known = rewritten(f"{name.text}_{source.slice(body[0].span)}", header=False)  # `loss { type = ipo }`
-            if known.help.startswith(("write ", "leave ")):
-                return message, span, known.help, None
         if body:
             return message, span, f"a value follows `=`, such as `{form}`", None
         return message, name.span, f"write `{form}`", None

@@ -10,8 +10,11 @@ from collections.abc import Mapping, Sequence
 from xpc.compiler.language.schema import CLAUSES, TABLE, Setting, bare_choices
 from xpc.compiler.suggest.converted_values import legal as in_words
 from xpc.compiler.suggest.flag_values import BITS_OR_RANK
-from xpc.compiler.suggest.lines.rewriting import rewritten
+from xpc.compiler.suggest.legal import example
+from xpc.compiler.suggest.likeness import parts
+from xpc.compiler.suggest.lines.nested import members
 from xpc.compiler.suggest.sentence import method_of
+from xpc.compiler.suggest.tables import words_of
 from xpc.grammar.diagnostic import Diagnostic, Edit
 from xpc.grammar.record import evolve
 from xpc.grammar.scan import line_bounds
@@ -21,6 +24,8 @@ NAMES = frozenset((*CLAUSES, *bare_choices(), *(row.name for row in TABLE)))
 WORDS = re.compile(r"(?:[ \t]+[\w.%-]+)+(?=[ \t]*(?:[,)}#\n]|$))")
 """Matches the words of a value after its first word, up to the end of the setting."""
 OF_TOKENS = ("seq", "max_prompt", "max_completion", "max_tokens")
+BLOCK = re.compile(r"(?P<name>\w+)[ \t]*[({]\s*(?P<setting>[\w.]+[ \t]*=[^(){}\n]*?)\s*[)}]")
+QUOTED = re.compile(r'(?P<name>\w+)[ \t]*=[ \t]*"(?P<text>\{(?:[^"\\\n]|\\.)*\})"')
 NUMERAL = re.compile(r"\d[\d.]*(?:[eE][+-]?\d+)?")
 NEAR = 300
 """Only this many characters are searched for further words of a value, because a hostile file may have lines of
@@ -108,7 +113,7 @@ def join_values(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     locations: list[tuple[str, Span]] = []
     for found in map(_without_unit, problems):
         joined = _counted_words(found) or _stray_number(found)
-        found = _several_words(found) if joined is None else found
+        found = _quoted_mapping(_block_of_one_setting(_several_words(found))) if joined is None else found
         out.append(found if joined is None else joined[0])
         if joined is not None and found.primary is not None:
             locations.append((found.primary.source.name, joined[1]))
@@ -116,6 +121,47 @@ def join_values(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     names = ((one, one.primary) for one in out if one.code in ("XP101", "XP102"))
     ends = {(label.source.name, label.span.end): one for one, label in names if label is not None}
     return [one for one in out if not _is_value_of(one, ends)]
+
+
+def _block_of_one_setting(found: Diagnostic) -> Diagnostic:
+    """Answer another tool's block with its single setting: `loss { type = ipo }`, and `gradient_checkpointing_kwargs {
+    use_reentrant = false }` in `memory`.
+    """
+    if found.primary is None:
+        return found
+    text, start = found.primary.source.text, found.primary.span.start
+    block = BLOCK.match(text, start, start + NEAR)
+    general = words_of("setting_blocks")
+    if block is not None and found.message.endswith(" takes one value, not a block") and block["name"] != "rewards":
+        setting = f"{block['name']}_{block['setting']}"
+    elif block is not None and found.code == "XP101" and {*parts(block["name"])} & general < {*parts(block["name"])}:
+        setting = block["setting"]
+    else:
+        return found
+    from xpc.compiler.suggest.lines.rewriting import rewritten
+
+    known = rewritten(setting, header=False)
+    return evolve(found, help=known.help, edits=()) if known.help.startswith(("write ", "leave ")) else found
+
+
+def _quoted_mapping(found: Diagnostic) -> Diagnostic:
+    """Answer JSON in quotes: `lr_scheduler_kwargs = "{\\"num_cycles\\": 3}"` is `schedule(cycles=3)`."""
+    if found.primary is None or found.code != "XP101":
+        return found
+    source, start = found.primary.source, found.primary.span.start
+    written = QUOTED.match(source.text, start, start + NEAR)
+    mapping = None if written is None else members(written["text"].replace('\\"', '"'))
+    if written is None or not mapping:
+        return found
+    from xpc.compiler.suggest.lines.rewriting import rewritten
+
+    known = [rewritten(f"{written['name']}.{name} = {value}", False) for name, value in mapping]
+    forms = [one.form for one in known if one.form is not None]
+    if len(forms) < len(known):
+        return evolve(found, help="; ".join(one.help for one in known), edits=())
+    alone = len(forms) == 1 and not source.text[line_bounds(source.text, start, start)[0] : start].strip()
+    edits = (Edit(Span(start, written.end()), forms[0]),) if alone else ()
+    return evolve(found, help=f"write {', '.join(f'`{one}`' for one in forms)}", edits=edits)
 
 
 def _is_value_of(found: Diagnostic, unknown: Mapping[tuple[str, int], Diagnostic]) -> bool:
@@ -201,6 +247,9 @@ def _several_words(found: Diagnostic) -> Diagnostic:
 
 def _with_all_words(found: Diagnostic, before: re.Match[str], start: int, end: int) -> Diagnostic:
     """Answer a setting of another tool with a value of several words, on a line of its own."""
+
+    from xpc.compiler.suggest.lines.rewriting import rewritten
+
     assert found.primary is not None
     source = found.primary.source
     line = Span(start + before.start("name"), end)
@@ -218,8 +267,6 @@ def _with_all_words(found: Diagnostic, before: re.Match[str], start: int, end: i
 
 def takes(name: str) -> str:
     """The help that describes the legal values of a setting. "" if the settings with this name take other values."""
-    from xpc.compiler.suggest.legal import example
-
     rows = [one for one in TABLE if one.name == name]
     forms = {f"`{name}` takes {in_words(one)}, such as `{name} = {example(one)}`" for one in rows}
     return forms.pop() if len(forms) == 1 else ""

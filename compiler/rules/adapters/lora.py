@@ -114,10 +114,12 @@ def adapter_on_head(spec: Spec) -> Iterator[Finding]:
     """
     heads = [one for one in spec.names("lora.targets") if one.rpartition(".")[2] in HEADS]
     if heads and spec.method.head != "model" and fused_loss(spec):
+        others = [one for one in spec.names("lora.targets") if one not in heads]
+        named = f"write `targets = [{', '.join(others)}]`" if others else "leave `targets` out, for all linear layers"
         yield Finding(
             spec.location("lora.targets", f"`{heads[0]}` is the output head"),
             f"{spec.stack.name} never trains an adapter on `{heads[0]}`",
-            f"leave `{heads[0]}` out; `modules_to_save = [{heads[0]}]` trains it completely",
+            f"{named}; `modules_to_save = [{heads[0]}]` trains the head completely",
             (spec.label("method", "the method"),),
         )
 

@@ -218,11 +218,11 @@ def hybrid_mesh(spec: Spec) -> Iterator[Finding]:
             "write `strategy ddp` without `shard`",
         )
     elif spec.by_fsdp1 and shard != spec.hardware.processes:
-        other = f"or write `target {able(lambda one: one.facts.hsdp != 'fsdp1')}`"
+        other = f"write `target {able(lambda one: one.facts.hsdp != 'fsdp1')}`"
         yield Finding(
             spec.location("strategy.shard"),
             f"hsdp on {spec.stack.name} shards over the {spec.hardware.processes} processes of a node",
-            f"leave `shard` out, {other}" if spec.hardware.nodes > 1 else f"write `strategy fsdp1`, {other}",
+            f"leave `shard` out, or {other}" if spec.hardware.nodes > 1 else f"{other}, or `strategy fsdp1` alone",
             (spec.label("target", "the target"),),
         )
 

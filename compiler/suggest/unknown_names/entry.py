@@ -12,8 +12,6 @@ from xpc.compiler.suggest.converted_values import NO, YES
 from xpc.compiler.suggest.extra_form import extra_argument
 from xpc.compiler.suggest.flag_values import head_choice
 from xpc.compiler.suggest.likeness import one_mistake, parts, typo_of
-from xpc.compiler.suggest.lines.nested import members
-from xpc.compiler.suggest.lines.rewriting import rewritten
 from xpc.compiler.suggest.meaning import is_known, meaning
 from xpc.compiler.suggest.no_equivalent import advice
 from xpc.compiler.suggest.sentence import named_outside
@@ -24,7 +22,7 @@ from xpc.compiler.suggest.unknown_names.misspelt import mistyped
 from xpc.compiler.suggest.unknown_names.outside import outside
 from xpc.compiler.suggest.unknown_names.plain_words import asks, in_plain_words, is_a_phrase, without_question
 from xpc.grammar.record import evolve
-from xpc.grammar.tree import Number, String
+from xpc.grammar.tree import Number
 
 MAX_SUGGESTED = 50
 """At most this many unknown names in a file get suggestions. Further names are reported without suggestions, because
@@ -54,9 +52,6 @@ def unknown_name(unknown: UnknownName, count: int = 0) -> Suggestion:
     if of_hydra and chosen is None:
         help = f"leave `{unknown.name[:60]}` out: a spec names no class of Python"
         return Suggestion("XP101", f"`{unknown.name[:60]}` is not a setting", help=help)
-    mapping = _quoted_mapping(Case(unknown))
-    if mapping is not None:
-        return mapping
     near = _known_name(unknown)
     if near is not None:
         return _as(near, unknown, count)
@@ -91,19 +86,6 @@ def unknown_name(unknown: UnknownName, count: int = 0) -> Suggestion:
     if unknown.clause is None:
         return _of_the_adapter(unknown, found)
     return found if found.intended else evolve(found, intended=_written_in(found.help, unknown.clause))
-
-
-def _quoted_mapping(case: Case) -> Suggestion | None:
-    """Handle JSON in quotes: `lr_scheduler_kwargs = "{\\"num_cycles\\": 3}"` is `schedule(cycles=3)`."""
-    found = members(case.node.value) if isinstance(case.node, String) and case.node.value[:1] == "{" else None
-    known = [rewritten(f"{case.name}.{name} = {value}", False) for name, value in found or ()]
-    forms = [one.form for one in known if one.form is not None]
-    if len(forms) < len(known) or not forms:
-        return case.says("; ".join(one.help for one in known)) if known else None
-    help = f"write {', '.join(f'`{one}`' for one in forms)}"
-    if case.clause:
-        return case.says(f"{help} outside of `{case.clause}`")
-    return case.suggests(forms[0], forms[0]) if len(forms) == 1 else case.says(help)
 
 
 def _as(name: str, unknown: UnknownName, count: int) -> Suggestion:

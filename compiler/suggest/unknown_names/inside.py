@@ -164,14 +164,8 @@ def _switch_of_the_block(case: Inside) -> Suggestion | None:
 def _block_of_settings(case: Inside) -> Suggestion | None:
     """Handle another tool's block for the settings of a clause: `params { lr = 1e-5 }` in `optimizer`."""
     block = re.compile(r"[ \t]*[({]([^(){}]*)").match(case.unknown.label.source.text, case.unknown.label.span.end)
-    words, general = {*parts(case.name)}, words_of("setting_blocks")
-    if case.node is not None or block is None or words.isdisjoint(general):
+    if case.node is not None or block is None or {*parts(case.name)} - words_of("setting_blocks"):
         return None
-    if words - general:  # `gradient_checkpointing_kwargs { use_reentrant = false }` in `memory`
-        from xpc.compiler.suggest.lines.rewriting import rewritten
-
-        known = rewritten(block[1].strip(), header=False)
-        return case.says(known.help) if "=" in block[1] and known.help.startswith("write ") else None
     return case.says(f"write `{' '.join(block[1].split())[:60]}` in `{case.clause}` itself, without `{case.name}`")
 
 

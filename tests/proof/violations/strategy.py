@@ -136,7 +136,7 @@ SHARDED: tuple[Proof, ...] = (
           "memory(checkpointing(reentrant=false))", strategy="ddp"), raises="RuntimeError", match="ready"),
     Proof("D73", "XP408", case="XP408-no-shard", at="launch", measure="strategy.mesh", raises="ValueError",
           match="no dimension for FSDP"),
-    Proof("D111", "XP582", case="XP582-mesh", at="train", steps=1, text=meshed("lora"), legal=meshed(), keep=("fsdp",),
+    Proof("D112", "XP582", case="XP582-mesh", at="train", steps=1, text=meshed("lora"), legal=meshed(), keep=("fsdp",),
           processes=4, raises="RuntimeError", match="invalid python storage"),
     Proof("D79", "XP413", at="train", family="jetmoe", raises="ValueError", match="checkpointing"),
 )  # fmt: skip
