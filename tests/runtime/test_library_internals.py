@@ -136,6 +136,7 @@ READ = (
     "_attn_implementation",
     "_tokenizer",
     "_precomputed_eval_ref_log_probs",
+    "_no_split_modules",
 )
 """Attributes of libraries that the runtime reads. An attribute has no source code that could be compared. Instead, the
 test compares the digest of a function that uses it."""
