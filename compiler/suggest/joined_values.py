@@ -129,12 +129,14 @@ def _block_of_one_setting(found: Diagnostic) -> Diagnostic:
     """
     if found.primary is None:
         return found
-    text, start = found.primary.source.text, found.primary.span.start
-    block = BLOCK.match(text, start, start + NEAR)
-    general = words_of("setting_blocks")
-    if block is not None and found.message.endswith(" takes one value, not a block") and block["name"] != "rewards":
+    start = found.primary.span.start
+    block = BLOCK.match(found.primary.source.text, start, start + NEAR)
+    if block is None:
+        return found
+    general, words = words_of("setting_blocks"), {*parts(block["name"])}
+    if found.message.endswith(" takes one value, not a block") and block["name"] != "rewards":
         setting = f"{block['name']}_{block['setting']}"
-    elif block is not None and found.code == "XP101" and {*parts(block["name"])} & general < {*parts(block["name"])}:
+    elif found.code == "XP101" and words & general and words - general:
         setting = block["setting"]
     else:
         return found
