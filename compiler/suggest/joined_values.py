@@ -13,6 +13,7 @@ from xpc.compiler.suggest.flag_values import BITS_OR_RANK
 from xpc.compiler.suggest.legal import example
 from xpc.compiler.suggest.likeness import parts
 from xpc.compiler.suggest.lines.nested import members
+from xpc.compiler.suggest.lines.rewriting import rewritten
 from xpc.compiler.suggest.sentence import method_of
 from xpc.compiler.suggest.tables import words_of
 from xpc.grammar.diagnostic import Diagnostic, Edit
@@ -140,8 +141,6 @@ def _block_of_one_setting(found: Diagnostic) -> Diagnostic:
         setting = block["setting"]
     else:
         return found
-    from xpc.compiler.suggest.lines.rewriting import rewritten
-
     known = rewritten(setting, header=False)
     return evolve(found, help=known.help, edits=()) if known.help.startswith(("write ", "leave ")) else found
 
@@ -155,8 +154,6 @@ def _quoted_mapping(found: Diagnostic) -> Diagnostic:
     mapping = None if written is None else members(written["text"].replace('\\"', '"'))
     if written is None or not mapping:
         return found
-    from xpc.compiler.suggest.lines.rewriting import rewritten
-
     known = [rewritten(f"{written['name']}.{name} = {value}", False) for name, value in mapping]
     forms = [one.form for one in known if one.form is not None]
     if len(forms) < len(known):
@@ -249,9 +246,6 @@ def _several_words(found: Diagnostic) -> Diagnostic:
 
 def _with_all_words(found: Diagnostic, before: re.Match[str], start: int, end: int) -> Diagnostic:
     """Answer a setting of another tool with a value of several words, on a line of its own."""
-
-    from xpc.compiler.suggest.lines.rewriting import rewritten
-
     assert found.primary is not None
     source = found.primary.source
     line = Span(start + before.start("name"), end)

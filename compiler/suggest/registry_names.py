@@ -71,7 +71,7 @@ def _parsed(name: str, words: frozenset[str] = frozenset()) -> ParsedName:
 
 def _word(part: str, words: frozenset[str]) -> str | None:
     near = nearest(part, sorted((*words, *CHAT, *BASE)))
-    same = near is not None and (near[0] == part[0] or sorted(near) == sorted(part))
+    same = near is not None and abs(len(near) - len(part)) <= 2 and (near[0] == part[0] or sorted(near) == sorted(part))
     return near if near is not None and same and letter_likeness(part, near) > 0.7 else None
 
 

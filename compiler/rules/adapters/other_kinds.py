@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.language.methods.definition import generates_itself
-from xpc.compiler.rules.core.conditions import enabled
+from xpc.compiler.rules.core.conditions import enabled, older_transformers
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 from xpc.compiler.spec.adapter_dtype import adapter_dtype
@@ -139,4 +139,4 @@ def _narrow_when_generating(spec: Spec) -> bool:
     """Whether layers of a quantized base get 16-bit tensors while the model generates. With transformers 4, layers of 8
     bits return float32. Source: executed on trl-1.16 and trl-0.24.
     """
-    return spec.text("precision") != "fp32" and (spec.bits == 4 or spec.stack.pins["transformers"].startswith("5."))
+    return spec.text("precision") != "fp32" and (spec.bits == 4 or not older_transformers(spec))

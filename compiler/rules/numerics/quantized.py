@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from xpc.compiler.language.setting import Path
-from xpc.compiler.rules.core.conditions import quantized
+from xpc.compiler.rules.core.conditions import older_transformers, quantized
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
@@ -70,8 +70,8 @@ def quantized_trained(spec: Spec) -> Iterator[Finding]:
     """
     how = _packed(spec)
     what = "adapters" if spec.lora else "its weights"
-    later = how == "hqq" and spec.stack.pins["transformers"].startswith("5.")  # "not available yet", when it is loaded
-    never = later or how in INFERENCE or (how is not None and how not in READ)
+    later = how == "hqq" and not older_transformers(spec)  # "not available yet", when it is loaded
+    never = later or how in INFERENCE or how not in (None, *READ)
     if never or (how is not None and not spec.lora):
         yield Finding(
             spec.model.label,
@@ -93,7 +93,7 @@ def package_of_packed(spec: Spec) -> Iterator[Finding]:
     """
     how = _packed(spec)
     if how in PACKAGES and spec.lora:
-        package = "autoawq" if how == "awq" and spec.stack.pins["transformers"].startswith("4.") else PACKAGES[how]
+        package = "autoawq" if how == "awq" and older_transformers(spec) else PACKAGES[how]
         yield Finding(
             spec.model.label,
             f"training on {how} weights needs the package `{package}`, which {spec.stack.name} does not pin",
