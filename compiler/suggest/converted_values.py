@@ -142,8 +142,10 @@ def _is_ratio(name: str, text: str) -> bool:
 
 def _percent(name: str, text: str) -> str:
     """Write a ratio as a percentage: 0.1 becomes `10%`. If the name contains "percent" or "pct", a value of 1 or more
-    is already a percentage: 5 becomes `5%`.
+    is already a percentage: 5 becomes `5%`. 0 stays 0, because it is no share of anything.
     """
+    if float(text) == 0:
+        return "0"
     lower = ("pct" in name.lower() or "percent" in name.lower()) and float(text) >= 1
     return f"{float(text) if lower else round(float(text) * 100, 10):g}%"
 

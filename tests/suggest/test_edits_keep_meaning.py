@@ -178,6 +178,7 @@ def test_an_unclear_name_or_value_gets_a_help_without_an_edit(written, help):
         ("launch slurm { n_hosts = 4 }", "launch slurm\nnodes=4"),
         ("seed = int(7)", "seed = 7"),
         ("gbs = 4 * 8", "gbs = 32"),
+        ("warmup_ratio = 0.0", "warmup=0"),
         ("track wandb, tensorboard", "track wandb tensorboard"),
         ("extra trl { neftune = 5 }", "extra trl(neftune_noise_alpha=5)"),
         ("warmup = 500 optimizer steps", "warmup = 500"),
