@@ -1,8 +1,8 @@
 """Save or load a small FSDP2 model and its optimizer as a bundle does, on CPU processes with gloo.
 
-``python fsdp_states.py save|load FOLDER`` is started once per process, with RANK set. For each kind of checkpoint, it
-writes the weights and optimizer states to FOLDER/KIND-save.pt or FOLDER/KIND-load.pt: as they are right after the save
-or load, and after one more step.
+``python fsdp_states.py save|load FOLDER COPIES`` is started once per process, with RANK set. The processes hold COPIES
+sharded copies of the model (more than 1 is hsdp). For each kind of checkpoint, it writes the weights and optimizer
+states to FOLDER/KIND-save.pt or FOLDER/KIND-load.pt: as they are right after the save or load, and after one more step.
 """
 
 from __future__ import annotations
@@ -32,15 +32,17 @@ def step(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
     optimizer.step()
 
 
-def main(phase: str, folder: str) -> None:
+def main(phase: str, folder: str, copies: int) -> None:
     PartialState(cpu=True, backend="gloo")
     load_sharded_states()
     world, rank = dist.get_world_size(), dist.get_rank()
     for kind in KINDS:
         torch.manual_seed(7 if phase == "save" else 8)
         model = torch.nn.Sequential(torch.nn.Linear(7, 5), torch.nn.Tanh(), torch.nn.Linear(5, 3))
+        shape, names = (copies, world // copies), ("dp_replicate", "dp_shard")
+        mesh = dist.device_mesh.init_device_mesh("cpu", shape, mesh_dim_names=names)
         for layer in (model[0], model[2], model):
-            fully_shard(layer, mesh=dist.device_mesh.init_device_mesh("cpu", (world,)))
+            fully_shard(layer, mesh=mesh if copies > 1 else mesh["dp_shard"])
         optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
         config = SimpleNamespace(offload_to_cpu=False, rank0_only=False)
         plugin = SimpleNamespace(
@@ -77,4 +79,4 @@ def main(phase: str, folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2])
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

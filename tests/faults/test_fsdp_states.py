@@ -20,12 +20,13 @@ pytestmark = pytest.mark.slow
 WITH_FSDP2 = [name for name in stacks.names() if stacks.load(name).facts.fsdp2]
 
 
+@pytest.mark.parametrize(("world", "copies"), [(2, 1), pytest.param(4, 2, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("target", WITH_FSDP2)
-def test_other_processes_load_what_two_have_saved(target: str, tmp_path: Path) -> None:
+def test_other_processes_load_what_some_have_saved(target: str, world: int, copies: int, tmp_path: Path) -> None:
     import torch
 
-    for phase, world in (("save", 2), ("load", 3)):
-        together(interpreter(target), "fsdp_states.py", world, phase, str(tmp_path))
+    for phase, processes, number in (("save", world, copies), ("load", 3, 1)):
+        together(interpreter(target), "fsdp_states.py", processes, phase, str(tmp_path), str(number))
     for kind in ("FULL_STATE_DICT", "SHARDED_STATE_DICT"):
         was, now = (torch.load(tmp_path / f"{kind}-{phase}.pt") for phase in ("save", "load"))
         for part in ("weights", "states"):

@@ -283,6 +283,8 @@ def _sharded_group(values: dict[str, Any]) -> None:
 PRECISION = "ACCELERATE_MIXED_PRECISION"
 QUIET = {"FSDP_SYNC_MODULE_STATES": "false", "FSDP_CPU_RAM_EFFICIENT_LOADING": "false"}
 """Environment variables that turn off FSDP's copying of weights between ranks, because it needs a GPU."""
+MESH = {"PARALLELISM_CONFIG_DP_REPLICATE_SIZE": "2", "PARALLELISM_CONFIG_DP_SHARD_SIZE": "2"}
+"""The device mesh of the four processes of a run with hsdp."""
 
 
 class Heard(logging.Handler):
@@ -345,7 +347,8 @@ def play(job: dict[str, Any]) -> dict[str, Any]:
             run = SmallRun(job)
             if (run.own_cpu or run.sharded) and job["at"] not in ("launch", "config", "deepspeed"):
                 os.environ.update(run.launched["environment"])
-                os.environ.update(QUIET if run.sharded else {})
+                if run.sharded:
+                    os.environ.update(QUIET, **(MESH if MESH.keys() & os.environ.keys() else {}))
                 if run.sharded and os.environ.get(PRECISION) == "fp16":
                     os.environ[PRECISION] = "no"  # the CPU variant has no gradient scaler, so this warning is expected
             for at in way(job):

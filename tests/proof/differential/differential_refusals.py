@@ -59,9 +59,9 @@ class Claim:
         """Whether the claim covers this spec."""
         if self.constructs:
             return True
-        # Two gloo processes have no device mesh, so neither context parallelism nor hsdp can be tested. Offloading
-        # cannot be tested either, because pinned memory needs a GPU.
-        alone = spec.context_parallel == 1 and spec.text("strategy") != "hsdp"
+        # Context parallelism cannot be tested, because its attention kernels need a GPU; offloading cannot be tested
+        # either, because pinned memory needs one; and a torch without GPUs cannot train FSDP1.
+        alone = spec.context_parallel == 1 and (spec.text("strategy") != "hsdp" or not spec.by_fsdp1)
         gloo = alone and spec.text("strategy.offload") == "none"
         alike = self.on_cpu == spec.on_cpu and spec.text("method") in self.methods
         return alike and (gloo or "fsdp" not in self.keep)

@@ -147,8 +147,8 @@ run unchanged.
 **Limits.** The random specs do not cover everything:
 
 - Not covered are features that need a GPU: fp16's scaler, Liger's and Triton's kernels, compilation, vLLM, 8-bit
-  optimizers, flex attention's backward pass, offloading, context parallelism, running out of memory; more than two
-  processes, FSDP1 and copies of shards; accumulation beyond 4 and a micro-batch other than 2
+  optimizers, flex attention's backward pass, offloading, context parallelism, running out of memory; FSDP1;
+  more than two processes, except for hsdp, which has four; accumulation beyond 4 and a micro-batch other than 2
 - quantized bases on trl-0.18, whose environment here has no bitsandbytes
 - errors after the first step (with a warm-up, the second), or after resuming from a checkpoint; other tests cover
   these ([recovery.md](recovery.md))

@@ -103,8 +103,8 @@ def step(name: str, text: str, location: str, number: int, at: str = "train", ke
     and the job that trains a step.
 
     A spec for the CPU runs as it is, ZeRO included. A spec for GPUs runs as its CPU variant (variant.py): every fifth
-    spec in two processes, the other specs in one. Every second spec with FSDP2 keeps FSDP, over gloo. Raises ValueError
-    or another exception if the spec cannot be compiled.
+    spec in two processes, the other specs in one. Every second spec with FSDP2 keeps FSDP, over gloo; hsdp has two
+    copies of two processes. Raises ValueError or another exception if the spec cannot be compiled.
     """
     spec = resolved(text, location)
     folder = os.path.join(location, "step", name)
@@ -113,7 +113,9 @@ def step(name: str, text: str, location: str, number: int, at: str = "train", ke
         files["deepspeed.json"] = of_the_stand_in(files["deepspeed.json"])
     write(files, folder)
     own = spec.on_cpu
-    sharded = "fsdp" in keep or (spec.text("strategy") == "fsdp" and spec.stack.facts.fsdp2 and number % 2 == 0)
+    hybrid = spec.text("strategy") == "hsdp"
+    fsdp2 = (hybrid or spec.text("strategy") == "fsdp") and not spec.by_fsdp1
+    sharded = "fsdp" in keep or (fsdp2 and number % 2 == 0)
     # Context parallelism uses attention kernels that exist only for GPUs, and offloading uses pinned memory, which
     # needs a GPU, too.
     sharded = sharded and spec.context_parallel == 1 and spec.text("strategy.offload") == "none"
@@ -122,7 +124,7 @@ def step(name: str, text: str, location: str, number: int, at: str = "train", ke
     several = spec.hardware.world > 1 and (number % 5 == 0 or (zero and number % 2 == 1))
     # With reentrant recomputation, a reward model fails under ddp (XP643), but not under a strategy that shards.
     several = several and not (spec.method.scores and spec.text("strategy") not in ("ddp", "zero1", "zero2", "zero3"))
-    processes = spec.hardware.world if own else 2 if sharded or several else 1
+    processes = spec.hardware.world if own else 4 if sharded and hybrid else 2 if sharded or several else 1
     packed = spec.flag("batch.packing") or spec.flag("batch.packing.eval") or spec.flag("batch.padding_free")
     steps = 2 if spec.get("schedule.warmup") else 1
     return spec.stack.name, {
@@ -154,7 +156,7 @@ def of_the_stand_in(deepspeed: bytes) -> bytes:
 def step_options(spec: Spec, job: dict[str, Any]) -> tuple[str, ...]:
     """The options of the job that trains a step. The report counts the trained steps by these options."""
     own = spec.on_cpu or job["zero"]
-    strategy = "fsdp2" if "fsdp" in job["keep"] else spec.text("strategy") if own else "ddp"
+    strategy = spec.text("strategy") if own or "fsdp" in job["keep"] else "ddp"
     many = job["processes"] > 1 or job["group"]
     return (
         f"target {spec.stack.name}", f"method {spec.text('method')}",
