@@ -122,8 +122,7 @@ def conversational(source: DataSource) -> bool | None:
     if (source.path or "").lower().endswith((".csv", ".txt")):
         return False
     known = find_dataset(source.id) if source.id is not None else None
-    # a registered dataset of this format has plain text in all columns
-    return False if known is not None and known.shape == source.shape == "prompt_completion" else None
+    return known.talks if known is not None and known.shape == source.shape else None
 
 
 def wrong_cells(source: DataSource) -> str | None:

@@ -134,9 +134,10 @@ class DatasetFacts:
     `columns` are the names of the dataset's columns in the order of the shape: prompt, completion for the shape
     prompt_completion; [prompt,] chosen, rejected for preference; a single column for messages, conversations, text and
     prompt (prompts for reinforcement learning). `context` is a column whose text, which may be empty, is appended to
-    the prompt (alpaca's `input`). `rows` is the number of rows in the default split of the default configuration, or
-    None if the number is not certain. `gated` means that the hub asks users to accept a licence. `note` explains the
-    defaults.
+    the prompt (alpaca's `input`). `talks` means that prompts or answers in these columns are lists of messages, and not
+    texts (the shapes messages and conversations always have messages). `rows` is the number of rows in the
+    default split of the default configuration, or None if the number is not certain. `gated` means that the hub asks
+    users to accept a licence. `note` explains the defaults.
     """
 
     alias: str
@@ -147,5 +148,6 @@ class DatasetFacts:
     columns: tuple[str, ...]
     rows: int | None
     context: str | None = None
+    talks: bool = False
     gated: bool = False
     note: str = ""

@@ -16,7 +16,6 @@ from xpc.compiler.stacks import Stack, able
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.record import evolve
 
-CONVERSATIONS = ("messages", "conversations")
 SPLITS = ("train", "test", "validation", "valid", "val", "dev", "eval", "train_sft", "test_sft")
 """The usual names of splits. If a user writes such a name as a configuration, the user probably meant a split."""
 FEW_SHARED = 0.01
@@ -124,10 +123,11 @@ def no_chat_template(spec: Spec) -> Iterator[Finding]:
     """
     if spec.model.chat is not False or spec.get("model.chat_template") is not None or "data" in spec.wrong:
         return
-    source = next((one for one in spec.sources if one.shape in CONVERSATIONS or one.chat), None)
+    from xpc.compiler.data import rows  # imported only here, because most models have a template
+
+    source = next((one for one in spec.sources if rows.conversational(one)), None)
     if source is not None:
-        # imported only here, because only a wrong spec needs them
-        from xpc.compiler.data import rows
+        # imported only here, because only a wrong spec needs it
         from xpc.compiler.rules.core.chat_tokens import template_advice
 
         read = rows.survey(source)
