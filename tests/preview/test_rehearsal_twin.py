@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from case_support import spec as written
-from compile_support import REPOSITORY, checked, put
+from compile_support import REPOSITORY, checked, errors, put, shown
 
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.preview.rehearsal import command, rows, small_run, steps
@@ -112,6 +112,21 @@ def test_made_rows_have_the_columns_of_the_source(shape: str, columns: tuple[str
     assert all(made[0][name] not in ("", None, []) for name in columns if name != "chat_template_kwargs")
     assert {*made[0]} <= {*columns, "solution", "prompt"}
     assert texts
+
+
+@pytest.mark.parametrize(
+    ("data", "method"),
+    [("metamath\ncodeforces-cots", ""), ("intel-orca-dpo-pairs", "method orpo"), ("hh-rlhf", "method reward")],
+)
+def test_made_rows_are_those_of_a_registered_dataset(data: str, method: str, tmp_path: Path) -> None:
+    mixture = f"data mix {{\n{data}\n}}"
+    text = written(mixture, method, train="qwen2.5-3b-instruct on mix for 1 epochs", batch="gbs=16 micro=2 seq=64")
+    made = twin(text)
+    for one in made.rows:
+        rows.write_made(one.source, str(tmp_path / one.path), {})
+    again = checked(made.text.replace('"model"', "qwen2.5-3b-instruct"), str(tmp_path))
+    assert not errors(again), shown(again)
+    assert replaced(made)["batch.seq"] == ("64", "256")
 
 
 def test_columns_that_a_reward_reads_are_made() -> None:

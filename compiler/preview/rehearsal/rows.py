@@ -11,6 +11,7 @@ import shutil
 import stat
 from itertools import islice
 
+from xpc.compiler.data.rows import conversational
 from xpc.compiler.data.shapes import KEPT, SHAPES
 from xpc.compiler.files.inputs import UsageError
 
@@ -111,10 +112,15 @@ def _row(source: DataSource, number: int) -> dict[str, Any]:
     }
     values = parts[shape]
     columns = tuple(name for name in source.columns or SHAPES[shape] if name not in KEPT)
-    if shape == "preference" and (turns or len(columns) == 3):
-        values = [question, [good], [bad]] if not turns else [question, good["content"], bad["content"]]
-        if len(columns) == 2:
+    if shape == "preference":
+        texts = turns or conversational(source) is False
+        answers = [good["content"], bad["content"]] if texts else [[good], [bad]]
+        if turns and len(columns) == 2:
             columns = ("prompt", *columns)
+        if len(columns) == 3:
+            values = [question, *answers]
+        elif texts:
+            values = [f"{question} {one}" for one in answers]
     row = dict(zip(columns, values, strict=False))
     if source.context is not None:
         row[source.context] = f"There is a {colour} {thing}."

@@ -35,6 +35,9 @@ STEPS = 8
 CALLS = 160
 """The number of tokens in a completion that calls a tool."""
 EVERY = Amount("count", 2)
+LEAST_SEQ = 256
+"""Made-up rows are not longer than this number of tokens."""
+MADE_ROWS = "the rows are made for the rehearsal"
 MOST_SEQ = 1024
 """The largest number of tokens that a row may have in a rehearsal."""
 MODEL, TEACHER, OUT = "model", "teacher", "out"
@@ -338,7 +341,7 @@ def _data(
         take = source.take if source.take is None or source.take.unit == "share" else None
         return evolve(
             source, id=None, path=path, config=None, revision=None, slice=None, take=take, limit=None,
-            split=source.split if source.parts else "train",
+            only=source.columns is not None, split=source.split if source.parts else "train",
         )  # fmt: skip
 
     data = tuple(map(small, spec.data))
@@ -363,7 +366,10 @@ def _data(
         own = tuple(one for one in rewards if one.function is None) or (Weighted("format", 1.0),)
         why = "a function of your own reads columns that generated rows do not have; --rows FILE gives real rows"
         draft.put("method.rewards", own, why)
-    for path in ("data.min_tokens", "data.max_tokens"):
-        if path in draft.values and made:
-            draft.omit(path, "the rows are made for the rehearsal")
+    if made:
+        for path in ("data.min_tokens", "data.max_tokens"):
+            if path in draft.values:
+                draft.omit(path, MADE_ROWS)
+        if "batch.seq" in draft.values and spec.integer("batch.seq") < LEAST_SEQ:
+            draft.put("batch.seq", LEAST_SEQ, MADE_ROWS)
     return data, evaluated, rows

@@ -119,13 +119,16 @@ def _layers(maker: Any) -> int:
 
 
 def own_tokenizer(source: str | None, revision: str | None) -> Any:
-    """The tokenizer of the spec's model, or None if it is not on this machine or needs custom code."""
+    """The tokenizer of the spec's model, or None if it is not on this machine or needs custom code. If only config.json
+    is on this machine, transformers 5 makes a tokenizer without a vocabulary, which is not used.
+    """
     if not source:
         return None
     from transformers import AutoTokenizer
 
     with contextlib.suppress(Exception):  # the tokenizer is not in the cache, or transformers does not know its class
-        return AutoTokenizer.from_pretrained(source, revision=revision, local_files_only=True)
+        found = AutoTokenizer.from_pretrained(source, revision=revision, local_files_only=True)
+        return found if {*found.tokenize("word")} - {*found.all_special_tokens} else None
     return None
 
 
