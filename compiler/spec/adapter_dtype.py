@@ -6,7 +6,7 @@ from xpc.compiler.spec import Spec
 
 
 def adapter_dtype(spec: Spec) -> str | None:
-    """The dtype of the adapters' weights. It is float32, unless the stack changes it: in bf16 runs, or under ZeRO-3.
+    """The dtype of the adapters' weights. It is float32, unless the stack changes it: in bf16 runs, or under ZeRO.
 
     None for adapters over sharded 4-bit weights with TRL before 1, because TRL chooses this dtype only at the launch,
     by the device of the weights.
@@ -16,14 +16,21 @@ def adapter_dtype(spec: Spec) -> str | None:
     an unquantized base. DeepSpeed (zero.Init) loads this base in the dtype of the run's precision, and ignores
     `model.dtype`. For DoRA, TRL 1.16 leaves the magnitudes in float32. FSDP2 needs one dtype for all trained weights,
     so under FSDP2 the runtime leaves all weights of DoRA adapters in float32.
+
+    If TRL 1.16 computes the reference of dpo or kto before training (`precompute`) with DeepSpeed, it puts the model
+    into an engine of the run's precision, which casts all weights of the model.
     """
     methods, own = spec.stack.facts.quantized_adapters_bf16, spec.stack.facts.zero3_adapters_as_base
+    precision = spec.text("precision")
+    cast = spec.stack.facts.precompute_in_engine and spec.zero_stage and spec.flag("method.precompute")
+    if (cast and precision in ("bf16", "fp16")) or (own and spec.zero_stage == 3 and spec.bits is None):
+        return precision
     if spec.bits is None:
-        return spec.text("precision") if own and spec.zero_stage == 3 else "fp32"
+        return "fp32"
     if spec.weights_sharded and spec.bits == 4 and spec.get("method") in spec.stack.facts.adapters_as_storage:
         return None
     # if neither the precision nor the model's dtype is bf16, the runtime makes adapters float32
-    narrow = "bf16" in (spec.text("precision"), spec.text("model.dtype"))
+    narrow = "bf16" in (precision, spec.text("model.dtype"))
     narrow = narrow and not (spec.flag("lora.dora") and spec.sharded_by_fsdp)
     return "bf16" if narrow and spec.get("method") in methods else "fp32"
 

@@ -339,6 +339,8 @@ class Facts:
     """Whether DeepSpeed casts only parameters to the run's precision. If false, it also casts buffers."""
     zero3_adapters_as_base: bool
     """Whether adapters under ZeRO-3 have the dtype of the base model. If false, they are float32."""
+    precompute_in_engine: bool
+    """Whether DeepSpeed casts adapters to the run's precision if the reference is computed before training."""
     zero3_frozen_reentrant: bool
     """Whether partly frozen layers under ZeRO-3 need reentrant checkpointing. If true, non-reentrant checkpointing of
     such layers raises CheckpointError.

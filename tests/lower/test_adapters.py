@@ -43,6 +43,24 @@ def test_adapters_under_zero3_have_the_type_in_which_deepspeed_makes_their_base(
     assert made["lora"]["adapter_dtype"] == dtype
 
 
+@pytest.mark.parametrize(
+    ("strategy", "target", "precision", "dtype"),
+    [
+        ("zero2", "trl-1.16", "bf16", "bfloat16"),
+        ("zero2", "trl-1.16", "fp32", "float32"),
+        ("ddp", "trl-1.16", "bf16", "float32"),
+        ("zero2", "trl-0.24", "bf16", "float32"),
+    ],
+)
+def test_an_engine_that_computes_the_reference_beforehand_casts_adapters(
+    strategy: str, target: str, precision: str, dtype: str
+) -> None:
+    train = "qwen2.5-3b on ultrafeedback-binarized for 3 epochs"
+    lines = ("lora", "method dpo(precompute)", f"target {target}")
+    made = plan(*lines, train=train, strategy=strategy, precision=precision)
+    assert made["lora"]["adapter_dtype"] == dtype
+
+
 def test_experts_that_get_an_adapter_take_no_dropout() -> None:
     train = "qwen3-30b-a3b on infinity-instruct for 1 epochs"
     lora = plan("lora(targets=[q_proj], parameters=[experts.down_proj])", train=train)["lora"]

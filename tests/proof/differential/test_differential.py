@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 from random import Random
 
 import generated
@@ -14,8 +15,9 @@ from compile_support import checked
 from differential import Differential, report_text
 from differential_refusals import claims
 from differential_report import FOUND, page
-from differential_steps import Candidate, chosen, trainable
+from differential_steps import Candidate, chosen, step, trainable
 from emitted import put
+from inspectors import Looker
 from interpreters import OTHERS
 from prove import every
 from stacks import REPOSITORY, interpreter
@@ -146,3 +148,28 @@ def test_accepted_specs_are_accepted_by_the_libraries(targets: str) -> None:
     assert not report.crashes, report_text(report)
     assert not report.false_accepts, report_text(report)
     assert not report.false_refusals, report_text(report)
+
+
+BEFOREHAND = """xpc 1
+train "tiny" on "preference.jsonl" for 10 steps
+hardware 8 x h100-80gb
+method dpo(precompute)
+lora
+strategy zero1
+precision bf16
+batch(gbs=64, micro=4)
+save "out/run"
+"""
+
+
+@pytest.mark.slow
+def test_adapters_with_a_precomputed_reference_train_under_deepspeed(tmp_path: Path) -> None:
+    """TRL 1.16 computes the reference in an engine of DeepSpeed, which casts the adapters to bf16."""
+    _, job = step("beforehand", BEFOREHAND, put(str(tmp_path), generated.FILES), 1)
+    inspector = Looker(DEFAULT, 1)
+    try:
+        inspector.send({**job, "eager": True}, most=1)
+        (answer,) = inspector.collect()
+    finally:
+        inspector.close()
+    assert (answer["raised"], answer["silent_effects"]) == (None, [])
