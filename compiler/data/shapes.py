@@ -134,7 +134,8 @@ def with_context(source: DataSource, context: str) -> tuple[DataSource, list[Dia
     """Return a pair: the source with the column `context`, whose text is appended to the prompt; and a finding if the
     source's format has no prompt column.
     """
-    named = len(source.columns or ()) == 3 or "prompt" in (source.found or ("prompt",))
+    columns = source.found or source.columns or ("prompt",)
+    named = len(source.columns or ()) == 3 or "prompt" in columns
     prompted = SHAPES[source.shape][0] == "prompt" and source.shape not in WITH_IMAGES
     if prompted or (source.shape == "preference" and named):
         return evolve(source, context=context), []

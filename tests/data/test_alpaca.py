@@ -84,6 +84,12 @@ def test_a_context_that_is_no_text_is_found(tmp_path):
     assert "`input` is not text" in only(checked(spec(train=FILE), location), "XP554").message
 
 
+def test_pairs_of_a_registered_dataset_without_a_prompt_have_no_context():
+    train = "qwen2.5-3b-instruct on hh-rlhf for 3 epochs"
+    found = only(checked(spec("method dpo", "data(context=main)", train=train)), "XP124")
+    assert "have no prompt column that a context could follow" in found.message
+
+
 def test_what_a_bundle_writes_out_reads_back(folder):
     rows = (
         "alpaca",
