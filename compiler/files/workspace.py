@@ -278,6 +278,12 @@ class Workspace:
 
         return files(self.locate(written)[1])
 
+    def has_tokenizer(self, written: str) -> bool:
+        """Whether a model's folder contains a tokenizer."""
+        from xpc.runtime.features.launch.tokenizer_files import has_tokenizer
+
+        return has_tokenizer(self.listed(written))
+
     def digest(self, written: str) -> str | None:
         """The SHA-256 of a file of any size, in hex. None if the file cannot be read, or if `hashes` is off, as in most
         checks.

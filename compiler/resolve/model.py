@@ -132,10 +132,12 @@ class _Search:
         weights = next((name for name in WEIGHTS if self.workspace.kind(f"{folder}/{name}")), "")
         if (fault := _incomplete(folder, weights, self.workspace)) is not None:
             self.problems.report("XP935", fault[0], self.label, help=fault[1])
-        elif not weights and not of_run and self.workspace.kind(f"{folder}/config.json"):
-            why = f"`{path[:80]}` has no weights here: a bundle that is compiled without them does not start"
-            help = f"copy the model's weights into `{folder[:80]}` before `xpc compile`"
-            self.problems.append(evolve(report("XP935", why, self.label, help=help), severity="warning"))
+        elif not of_run and self.workspace.kind(f"{folder}/config.json"):
+            missing = "tokenizer" if weights else "weights"
+            if not weights or not self.workspace.has_tokenizer(folder):
+                why = f"`{path[:80]}` has no {missing} here: a bundle that is compiled without them does not start"
+                help = f"copy the model's {missing} into `{folder[:80]}` before `xpc compile`"
+                self.problems.append(evolve(report("XP935", why, self.label, help=help), severity="warning"))
         pickled = weights.startswith("pytorch_model")
         return _with_tokenizer(evolve(model, of_run=of_run, pickled=pickled), folder, self.workspace)
 

@@ -60,7 +60,8 @@ def put_files(folder, page: str) -> list[str]:
     (folder / "eval.jsonl").write_text(_varied(rows()["messages"], 7), encoding="utf-8")
     (folder / "out" / "chat").mkdir(parents=True)
     (folder / "out" / "chat" / "config.json").write_text(json.dumps(CONFIG), encoding="utf-8")
-    (folder / "out" / "chat" / "model.safetensors").touch()
+    for name in ("model.safetensors", "tokenizer.json"):
+        (folder / "out" / "chat" / name).touch()
     specs = []
     for _, _, name, content in blocks(page):
         if name:

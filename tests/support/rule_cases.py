@@ -76,10 +76,11 @@ def _case(one: Mapping[str, Any], shared: Mapping[str, Any], topic: str) -> Case
         raise ValueError(f"{topic}: the case of {one['code']} has unknown keys: {', '.join(sorted(unknown))}")
     files = {**shared[one["shared_files"]]} if "shared_files" in one else {}
     files |= one.get("files", {})
-    if one["code"] != "XP935":  # the folders of models have weights
+    if one["code"] != "XP935":  # the folders of models have weights and a tokenizer
         folders = [path.removesuffix("/config.json") for path in files if path.endswith("/config.json")]
         files |= {f"{folder}/model.safetensors": "" for folder in folders if not any(
             path.startswith((f"{folder}/model", f"{folder}/pytorch_model")) for path in files)}  # fmt: skip
+        files |= {f"{folder}/vocab.json": "" for folder in folders}
     return Case(
         one["code"],
         _spec(one, "rejected"),

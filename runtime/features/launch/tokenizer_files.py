@@ -8,7 +8,7 @@ than the model has embeddings. generation_config.json names other end tokens tha
 import json
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -304,8 +304,13 @@ class TokenizerFiles(Feature):
 
 
 def _missing(base: str, folder: str) -> list[str]:
-    """A finding if a folder with weights has no tokenizer file: transformers 5 would make one without tokens."""
+    """A finding if a folder with a model has no tokenizer file."""
     names = os.listdir(folder) if os.path.isdir(folder) else []
-    if any("token" in name or name.startswith(VOCABULARIES) for name in names) or "config.json" not in names:
+    if has_tokenizer(names) or "config.json" not in names:
         return []
     return [f"{base} has no tokenizer: copy tokenizer.json and tokenizer_config.json of the model into {folder}"]
+
+
+def has_tokenizer(names: Iterable[str]) -> bool:
+    """Whether one of a folder's files belongs to a tokenizer. Else transformers 5 makes one without tokens."""
+    return any("token" in name or name.startswith(VOCABULARIES) for name in names)
