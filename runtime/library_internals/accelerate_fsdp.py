@@ -1,4 +1,4 @@
-"""accelerate's FSDP: the layers that it wraps, and its loading of optimizer states (1.4 and 1.11)."""
+"""accelerate's FSDP: the layers that it wraps, generation, and its loading of optimizer states (1.4 and 1.11)."""
 
 import inspect
 import os
@@ -15,6 +15,22 @@ def list_own_layers(model: Any) -> None:
     for module in model.modules():  # peft reads the lists of inner models, too
         if getattr(module, "_no_split_modules", None):
             module._no_split_modules = [name for name in module._no_split_modules if name in kinds]
+
+
+def gather_to_generate(model: Any) -> None:
+    """Let FSDP2 gather the embeddings and the output head when a model with adapters generates.
+
+    peft's ``generate`` calls the base model, and so not the forward method at which FSDP2 gathers the weights outside
+    of the layers. accelerate before 1.15 leaves embeddings among these weights.
+    """
+    from torch.distributed.fsdp import register_fsdp_forward_method
+
+    def generate(*given: Any, **named: Any) -> Any:
+        del model.generate
+        register_fsdp_forward_method(model, "generate")  # nothing else, if FSDP2 does not shard the model
+        return model.generate(*given, **named)
+
+    model.generate = generate
 
 
 def load_sharded_states() -> None:

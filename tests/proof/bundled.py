@@ -61,7 +61,24 @@ def trainer(run: Any) -> Any:
         eval_dataset=run.held, processing_class=run.tokenizer, callbacks=[],
     )  # fmt: skip
     made.check(read, built, stated)
+    if run.sharded:
+        from runtime.features.distributed.fsdp import Fsdp
+
+        Fsdp().before_training(read, built)
+        built.add_callback(before_first_step(Fsdp(), read, built))
     return built
+
+
+def before_first_step(feature: Any, read: Any, trainer: Any) -> Any:
+    """A callback that calls the hook `before_first_step` of a feature."""
+    from transformers import TrainerCallback
+
+    class First(TrainerCallback):  # type: ignore[misc]
+        def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            if state.global_step == 0:
+                feature.before_first_step(read, trainer)
+
+    return First()
 
 
 def train_rows(run: Any, read: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core.checkpoints import archive_complete, schedule
 from ...core.feature import Bundle, Feature, Model, Tokenizer, Trainer
-from ...library_internals.accelerate_fsdp import list_own_layers, load_sharded_states
+from ...library_internals.accelerate_fsdp import gather_to_generate, list_own_layers, load_sharded_states
 from ..saving.transformers_checkpoints import TransformersCheckpoints
 
 WRAPS = {
@@ -62,8 +62,10 @@ class Fsdp(Feature):
                 yield f"{name} of accelerate", stated[name], value
 
     def before_training(self, bundle: Bundle, trainer: Trainer) -> None:
-        """Let the trainer load the optimizer's states of a sharded checkpoint."""
+        """Let the trainer load the optimizer's states of a sharded checkpoint, and a model with adapters generate."""
         load_sharded_states()
+        if bundle.lora is not None and getattr(trainer.accelerator.state.fsdp_plugin, "fsdp_version", 1) == 2:
+            gather_to_generate(trainer.model)
 
     def before_first_step(self, bundle: Bundle, trainer: Trainer) -> None:
         """Let FSDP2 count a missing gradient as 0, such as that of an expert that got no token in this process.

@@ -150,23 +150,29 @@ def test_accepted_specs_are_accepted_by_the_libraries(targets: str) -> None:
     assert not report.false_refusals, report_text(report)
 
 
-BEFOREHAND = """xpc 1
-train "tiny" on "preference.jsonl" for 10 steps
-hardware 8 x h100-80gb
-method dpo(precompute)
-lora
-strategy zero1
-precision bf16
-batch(gbs=64, micro=4)
-save "out/run"
-"""
+ONCE_FAILED = {
+    # trl 1.16 computes the reference in an engine of DeepSpeed, which casts the adapters to bf16
+    "precomputed reference": (
+        DEFAULT, 1, "preference.jsonl", "method dpo(precompute)\nlora\nstrategy zero1\nprecision bf16",
+    ),
+    # peft's `generate` calls the base model, so FSDP2 did not gather the embeddings
+    "generation under FSDP2": (
+        "trl-0.24", 0, "prompt.jsonl",
+        "method grpo(generations=2, rewards=[format, tag_count])\nlora\nstrategy fsdp\nprecision fp32",
+    ),
+}  # fmt: skip
+"""Accepted specs that once failed in a training step: the target, the number of the step, the rows, and lines."""
 
 
 @pytest.mark.slow
-def test_adapters_with_a_precomputed_reference_train_under_deepspeed(tmp_path: Path) -> None:
-    """TRL 1.16 computes the reference in an engine of DeepSpeed, which casts the adapters to bf16."""
-    _, job = step("beforehand", BEFOREHAND, put(str(tmp_path), generated.FILES), 1)
-    inspector = Looker(DEFAULT, 1)
+@pytest.mark.parametrize("name", ONCE_FAILED)
+def test_specs_that_once_failed_train_a_step(name: str, tmp_path: Path) -> None:
+    target, number, rows, lines = ONCE_FAILED[name]
+    interpreter(target)
+    text = f'xpc 1\ntrain "tiny" on "{rows}" for 10 steps\nhardware 8 x h100-80gb\ntarget {target}\n{lines}\n'
+    text += 'batch(gbs=16, micro=2)\nsave "out/run"\n'
+    _, job = step("once", text, put(str(tmp_path), generated.FILES), number)
+    inspector = Looker(target, 1)
     try:
         inspector.send({**job, "eager": True}, most=1)
         (answer,) = inspector.collect()
