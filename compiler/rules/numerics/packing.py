@@ -157,11 +157,11 @@ def wrapped_packing(spec: Spec) -> Iterator[Finding]:
     if spec.flag("batch.packing") and spec.get("batch.packing.strategy") == "wrapped":
         best = bounded(spec)
         flash, isolate = spec.text("model.attn") in FLASH, spec.get("batch.packing.isolate")
+        written = spec.written("batch.packing.strategy")
         if (isolate == "mask" and mask_is_exact(spec) and not flash) or (
-            isolate == "flash" and flash and spec.written(ISOLATE)
+            isolate == "flash" and (flash or written) and spec.written(ISOLATE)
         ):
             return  # the rule about `isolate` already reports an error (XP311 or XP370)
-        written = spec.written("batch.packing.strategy")
         flat = spec.flag("batch.padding_free")
         yield Finding(
             spec.location("batch.packing.strategy" if written else "batch.packing"),
@@ -190,15 +190,18 @@ def flash_without_ends(spec: Spec) -> Iterator[Finding]:
     """
     if spec.get(ISOLATE) != "flash" or not spec.written(ISOLATE) or not spec.flag("batch.packing"):
         return
-    if spec.text("model.attn") not in FLASH or rows_have_bounds(spec):
-        return  # the rule XP310 already reports other kinds of attention
-    best = bounded(spec)
+    best, flash = bounded(spec), spec.text("model.attn") in FLASH
+    # the rule XP310 already reports other kinds of attention, except for a written `wrapped`
+    if rows_have_bounds(spec) or not (flash or spec.written("batch.packing.strategy")):
+        return
     yield Finding(
         spec.location("batch.packing.strategy" if best else ISOLATE, UNMARKED),
         "`isolate = flash` does not know where documents end",
-        f"write `strategy = {best}`" if best else f"leave `packing` out: {spec.stack.name} has no other strategy",
+        f"write `strategy = {best}`" + ", with `attn = flash2` in `model`" * (not flash)
+        if best
+        else f"leave `packing` out: {spec.stack.name} has no other strategy",
         (spec.label(ISOLATE, "set here") if best else spec.label("target", "the target"),),
-        f"strategy = {best}" if best else None,
+        f"strategy = {best}" if best and flash else None,
     )
 
 

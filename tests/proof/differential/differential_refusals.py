@@ -21,7 +21,7 @@ from xpc.compiler.stacks import DEFAULT
 BEFORE = ("launch", "config", "deepspeed")
 """Stages of a proof in which no model is loaded."""
 
-DECIDED = frozenset({"XP210", "XP401", "XP412", "XP425", "XP444", "XP510", "XP582"})
+DECIDED = frozenset({"XP210", "XP401", "XP412", "XP425", "XP444", "XP477", "XP510", "XP582"})
 """Codes of rules that may refuse a spec although the libraries raise no exception for it. Such a refusal is not counted
 as a suspected false refusal.
 
@@ -30,6 +30,7 @@ as a suspected false refusal.
 - XP412: the tokens of the tiny rows may be routed to every expert
 - XP425: the tiny model of a family may not tie its weights
 - XP444: the device of an offload is checked together with another setting
+- XP477: packed tiny rows fill only one micro-batch, so no gradients are accumulated
 - XP510: without evaluations or checkpoints, `load_best_model_at_end` has no effect
 - XP582: on some stacks, a checkpoint restores no adapter, which only a resumed run shows
 """

@@ -79,6 +79,7 @@ NOT_TYPED = {
     "XP120-sharding-strategy": "what was written is refused by the strategy's own rule, too: one node is one group",
     "XP107-repository": "the name of a repository is the user's choice",
     "XP107-repository-of-three": "the name of a repository is the user's choice",
+    "XP370-other-attention": "the attention is another setting",
     "XP444-of-zero2": "the other way out; zero3 needs the disk's folder beside it",
 }
 """Maps the code, or the title, of an error to the reason why a program cannot apply the error's help text to the spec.
