@@ -129,7 +129,7 @@ def test_made_rows_are_those_of_a_registered_dataset(data: str, method: str, tmp
     text = written(mixture, method, train="qwen2.5-3b-instruct on mix for 1 epochs", batch=batch)
     made = twin(text)
     for one in made.rows:
-        rows.write_made(one.source, str(tmp_path / one.path), rows.columns_of_rewards(made.spec))
+        rows.write_made(one.source, str(tmp_path / one.path), rows.other_columns(made.spec))
     again = checked(made.text.replace('"model"', "qwen2.5-3b-instruct"), str(tmp_path))
     assert not errors(again), shown(again)
     assert replaced(made).get("batch.seq", ("64", "256")) == ("64", "256")

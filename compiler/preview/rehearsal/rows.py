@@ -14,6 +14,7 @@ from itertools import islice
 from xpc.compiler.data.rows import conversational
 from xpc.compiler.data.shapes import KEPT, SHAPES
 from xpc.compiler.files.inputs import UsageError
+from xpc.compiler.rules.data.prompts import COLUMN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -127,11 +128,13 @@ def _row(source: DataSource, number: int) -> dict[str, Any]:
     return row
 
 
-def columns_of_rewards(spec: Spec) -> dict[str, object]:
+def other_columns(spec: Spec) -> dict[str, object]:
     """Map columns of the data to made-up values: all columns that the reward functions, or the environment's `reset`,
-    read. Built-in reward functions read the column `solution`.
+    read, and those of system prompts and prompt templates. Built-in reward functions read the column `solution`.
     """
-    found: dict[str, object] = {}
+    system, template = spec.get("data.system_column"), spec.get("data.prompt_template")
+    found: dict[str, object] = {} if system is None else {str(system): "You answer in a sentence."}
+    found |= dict.fromkeys(COLUMN.findall(template) if isinstance(template, str) else (), "Look at the picture.")
     for one in spec.get("method.rewards") or ():  # type: ignore[attr-defined]
         if one.function is None:
             found["solution"] = "The answer is $4$."

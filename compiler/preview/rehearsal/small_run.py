@@ -18,7 +18,7 @@ from xpc.compiler.preview.process import chosen_run, progress
 from xpc.compiler.preview.rehearsal import show
 from xpc.compiler.preview.rehearsal.forks import Forks
 from xpc.compiler.preview.rehearsal.local_hub import WRITE, Hub
-from xpc.compiler.preview.rehearsal.rows import columns_of_rewards, copy_head, write_made
+from xpc.compiler.preview.rehearsal.rows import copy_head, other_columns, write_made
 from xpc.compiler.preview.rehearsal.steps import Rehearsal, run_worker
 from xpc.compiler.preview.rehearsal.twin import MODEL, TEACHER, Twin, twin_of, without
 from xpc.compiler.registry import chat_templates
@@ -119,7 +119,7 @@ def _write_rows(twin: Twin, given: str | None, root: str, folder: str) -> list[s
     them. Raises UsageError.
     """
     texts: list[str] = []
-    more = columns_of_rewards(twin.spec)
+    more = other_columns(twin.spec)
     for one in twin.rows:
         target = os.path.join(folder, one.path)
         try:

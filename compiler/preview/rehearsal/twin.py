@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import os
 
+from xpc.compiler.data.shapes import SHAPES
 from xpc.compiler.language.items import BASE, SPEC
 from xpc.compiler.language.kinds import Amount, Weighted
 from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.language.typed import show
 from xpc.compiler.lower.specfile import specfile
 from xpc.compiler.plan import CHOSEN
-from xpc.compiler.preview.rehearsal.rows import columns_of_rewards
+from xpc.compiler.preview.rehearsal.rows import other_columns
 from xpc.compiler.rules.numerics.batch import total_steps
 from xpc.compiler.spec.checked import CheckedSpec
 from xpc.compiler.spec.resources import Model
@@ -127,6 +128,7 @@ class _Draft:
             for path, value in spec.values.items()
             if value.origin.kind in (SPEC, BASE) or path in CHOSEN or path == "method"
         }
+        self.extra = spec.extra
         self.replaced: list[Replaced] = []
 
     def put(self, path: str, value: object, why: str = "") -> None:
@@ -152,6 +154,11 @@ class _Draft:
         for name in [one for one in self.values if one.startswith(path + ".")]:
             if name.removeprefix(path + ".") not in kept:
                 self.omit(name)
+
+    def omit_extra(self, library: str, prefix: str) -> None:
+        """Omit the names of an `extra` block that begin with a prefix."""
+        block = self.extra.get(library, {})
+        self.extra = {**self.extra, library: {k: v for k, v in block.items() if not k.startswith(prefix)}}
 
     def _note(self, path: str, was: object, now: str, why: str) -> None:
         self.replaced.append(Replaced(path, _shown(path, was), now, why))
@@ -179,8 +186,8 @@ def twin_of(spec: CheckedSpec, here: Callable[[DataSource], bool], rows_at_hand:
     _saving(draft)
     data, evaluated, rows = _data(draft, here, rows_at_hand)
     small = _changed(
-        spec, values=draft.values, model=_replacement(spec.model, MODEL), data=data, evaluated=evaluated,
-        teacher=None if spec.teacher is None else _replacement(spec.teacher, TEACHER),
+        spec, values=draft.values, extra=draft.extra, model=_replacement(spec.model, MODEL), data=data,
+        evaluated=evaluated, teacher=None if spec.teacher is None else _replacement(spec.teacher, TEACHER),
     )  # fmt: skip
     return Twin(small, tuple(rows), tuple(draft.replaced))
 
@@ -224,6 +231,7 @@ def _machine(draft: _Draft) -> None:
     if not strategy.startswith("zero"):
         draft.clear("strategy")
         draft.put("strategy", "ddp", "a CPU has no FSDP")
+        draft.omit_extra("accelerate", "fsdp")
     precision = spec.text("precision")
     if precision == "fp32" or (precision == "bf16" and draft.values["strategy"].value == "ddp"):
         return
@@ -341,9 +349,9 @@ def _data(
         rows.append(Rows(source, path, not found))
         take = source.take if source.take is None or source.take.unit == "share" else None
         columns, only = source.columns, source.only
-        if columns is not None and source.id is not None and not only:  # the registry's columns
-            rewarded = columns_of_rewards(spec) if source.shape == "prompt" else ()
-            columns, only = tuple(dict.fromkeys((*columns, *rewarded))), True
+        if columns not in (None, SHAPES[source.shape]) and source.id is not None:  # the registry's columns
+            more = other_columns(spec) if source.shape == "prompt" else ()
+            columns, only = tuple(dict.fromkeys((*(columns or ()), *more))), True
         return evolve(
             source, id=None, path=path, config=None, revision=None, slice=None, take=take, limit=None,
             columns=columns, only=only, split=source.split if source.parts else "train",
