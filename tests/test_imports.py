@@ -77,8 +77,8 @@ def test_the_compiler_knows_of_the_runtime_what_a_bundle_holds():
     # `split_files` finds the files of a split in a folder.
     shared |= {f"xpc.runtime.features.rows{name}" for name in ("", ".split_files")}
     # `model_folder` lists the files of a local model in the same way as a launch, and `private_entries` caches their
-    # digests.
-    shared |= {f"xpc.runtime.features.launch{name}" for name in ("", ".model_folder")}
+    # digests. `tokenizer_files` knows whether a folder has a tokenizer.
+    shared |= {f"xpc.runtime.features.launch{name}" for name in ("", ".model_folder", ".tokenizer_files")}
     # `cache_folders` finds the folders of caches.
     shared |= {"xpc.runtime.core.cache_folders"}
     # `csv_texts` knows which cells of a CSV file are null.

@@ -162,7 +162,8 @@ def training_on_test(spec: Spec) -> Iterator[Finding]:
 def mixed_shapes(spec: Spec) -> Iterator[Finding]:
     """All sources of a mixture must have the same row shape, such as `text` or `messages`. Only sft can mix shapes,
     because its rows are tokenized before they are joined. `messages` and from/value conversations count as one shape,
-    because the runtime converts from/value conversations to `messages`.
+    because the runtime converts from/value conversations to `messages`. Sources of one shape must all have texts, or
+    all have messages, in the same columns.
 
     Why it is bad: the rows of all sources are concatenated. A row of one shape lacks the columns of another shape: for
     example, a row with `messages` has no column `text`.
@@ -172,19 +173,27 @@ def mixed_shapes(spec: Spec) -> Iterator[Finding]:
 
     Source: trl 1.16; confirmed by running it (`tests/proof/violations/idle.py`).
     """
-    if spec.text("method") == "sft":
-        return
+    from xpc.compiler.data.rows import conversational
+
     for mixture in (spec.data, *(one.sources for one in spec.evaluated)):
         shapes = {source.kind: source for source in mixture}
-        if len(shapes) < 2:
-            continue
-        first, second, *_ = shapes.values()
-        yield Finding(
-            second.label,
-            f"the data mixes {in_words(first.shape)} and {in_words(second.shape)}",
-            "keep rows of one shape: only sft can mix shapes",
-            (first.label,),
-        )
+        if len(shapes) > 1 and spec.text("method") != "sft":
+            first, second, *_ = shapes.values()
+            yield Finding(
+                second.label,
+                f"the data mixes {in_words(first.shape)} and {in_words(second.shape)}",
+                "keep rows of one shape: only sft can mix shapes",
+                (first.label,),
+            )
+        for shape in ("prompt_completion", "preference", "unpaired") if len(mixture) > 1 else ():
+            talk = {conversational(source): source for source in mixture if source.shape == shape}
+            if True in talk and False in talk:
+                yield Finding(
+                    talk[False].label,
+                    f"the data mixes {in_words(shape)} of texts and of messages",
+                    "write `chat = true` for all sources: prompts and answers that are texts become messages",
+                    (talk[True].label,),
+                )
 
 
 def _keeps_order(stack: Stack) -> bool:
