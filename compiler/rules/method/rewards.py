@@ -52,8 +52,10 @@ def no_reward(spec: Spec) -> Iterator[Finding]:
 
 def _without_solution(spec: Spec, reward: str) -> Iterator[Finding]:
     for source in spec.sources:
-        there = source.columns if source.only else source.found
-        if there is not None and "solution" not in there:
+        if source.found is None or (source.only and "solution" in (source.columns or ())):
+            continue
+        there = source.columns or () if source.only else source.found
+        if "solution" not in there:
             yield Finding(
                 spec.location("method.rewards", f"`{reward}` needs `solution`"),
                 f"the rows have no column `solution`, which the reward `{reward}` needs",
