@@ -173,9 +173,11 @@ def mixed_shapes(spec: Spec) -> Iterator[Finding]:
 
     Source: trl 1.16; confirmed by running it (`tests/proof/violations/idle.py`).
     """
-    from xpc.compiler.data.rows import conversational
-
     for mixture in (spec.data, *(one.sources for one in spec.evaluated)):
+        if len(mixture) < 2:
+            continue
+        from xpc.compiler.data.rows import conversational  # imported only here, because few specs mix sources
+
         shapes = {source.kind: source for source in mixture}
         if len(shapes) > 1 and spec.text("method") != "sft":
             first, second, *_ = shapes.values()
@@ -185,7 +187,7 @@ def mixed_shapes(spec: Spec) -> Iterator[Finding]:
                 "keep rows of one shape: only sft can mix shapes",
                 (first.label,),
             )
-        for shape in ("prompt_completion", "preference", "unpaired") if len(mixture) > 1 else ():
+        for shape in ("prompt_completion", "preference", "unpaired"):
             talk = {conversational(source): source for source in mixture if source.shape == shape}
             if True in talk and False in talk:
                 yield Finding(
