@@ -348,7 +348,7 @@ def play(job: dict[str, Any]) -> dict[str, Any]:
             if (run.own_cpu or run.sharded) and job["at"] not in ("launch", "config", "deepspeed"):
                 os.environ.update(run.launched["environment"])
                 if run.sharded:
-                    os.environ.update(QUIET, **(MESH if MESH.keys() & os.environ.keys() else {}))
+                    os.environ.update(QUIET, **(MESH if job["processes"] == 4 else {}))
                 if run.sharded and os.environ.get(PRECISION) == "fp16":
                     os.environ[PRECISION] = "no"  # the CPU variant has no gradient scaler, so this warning is expected
             for at in way(job):

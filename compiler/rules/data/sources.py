@@ -187,15 +187,14 @@ def mixed_shapes(spec: Spec) -> Iterator[Finding]:
                 "keep rows of one shape: only sft can mix shapes",
                 (first.label,),
             )
-        for shape in ("prompt_completion", "preference", "unpaired"):
-            talk = {conversational(source): source for source in mixture if source.shape == shape}
-            if True in talk and False in talk:
-                yield Finding(
-                    talk[False].label,
-                    f"the data mixes {in_words(shape)} of texts and of messages",
-                    "write `chat = true` for all sources: prompts and answers that are texts become messages",
-                    (talk[True].label,),
-                )
+        talk = {conversational(source): source for source in mixture}
+        if len(shapes) == 1 and mixture[0].shape != "prompt" and {True, False} <= {*talk}:
+            yield Finding(
+                talk[False].label,
+                f"the data mixes {in_words(mixture[0].shape)} of texts and of messages",
+                "write `chat = true` for all sources: prompts and answers that are texts become messages",
+                (talk[True].label,),
+            )
 
 
 def _keeps_order(stack: Stack) -> bool:

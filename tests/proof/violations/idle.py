@@ -16,7 +16,7 @@ KTO = "qwen2.5-3b on ultrafeedback-binarized for 3 epochs"
 def rewards(reentrant: str, *more: str, model: str = "qwen2.5-3b", **changed: str) -> str:
     """A spec of a reward model on trl 0.18 in two CPU processes."""
     return spec(f"memory(checkpointing(reentrant={reentrant}))", "method reward", *more, OLD, hardware="2 x cpu",
-                train=f"{model} on ultrafeedback-binarized for 3 epochs", precision="fp32", batch="gbs=4 micro=2", **changed)  # fmt: skip
+                train=f"{model} on intel-orca-dpo-pairs for 3 epochs", precision="fp32", batch="gbs=4 micro=2", **changed)  # fmt: skip
 
 
 PROOFS: tuple[Proof, ...] = (
