@@ -24,40 +24,29 @@ def plan(*lines: str, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("strategy", "target", "precision", "dtype"),
+    ("method", "strategy", "target", "precision", "dtype"),
     [
-        ("zero3", "trl-1.16", "bf16", "bfloat16"),
-        ("zero3", "trl-1.16", "fp16", "float16"),
-        ("zero3", "trl-1.16", "fp32", "float32"),
-        ("zero2", "trl-1.16", "bf16", "float32"),
-        ("zero3", "trl-0.24", "bf16", "float32"),
+        ("method sft", "zero3", "trl-1.16", "bf16", "bfloat16"),
+        ("method sft", "zero3", "trl-1.16", "fp16", "float16"),
+        ("method sft", "zero3", "trl-1.16", "fp32", "float32"),
+        ("method sft", "zero2", "trl-1.16", "bf16", "float32"),
+        ("method sft", "zero3", "trl-0.24", "bf16", "float32"),
+        ("method dpo(precompute)", "zero2", "trl-1.16", "bf16", "bfloat16"),
+        ("method dpo(precompute)", "zero2", "trl-1.16", "fp32", "float32"),
+        ("method dpo(precompute)", "ddp", "trl-1.16", "bf16", "float32"),
+        ("method dpo(precompute)", "zero2", "trl-0.24", "bf16", "float32"),
     ],
 )
-def test_adapters_under_zero3_have_the_type_in_which_deepspeed_makes_their_base(
-    strategy: str, target: str, precision: str, dtype: str
+def test_adapters_have_the_dtype_to_which_deepspeed_casts_them(
+    method: str, strategy: str, target: str, precision: str, dtype: str
 ) -> None:
     """Under ZeRO-3, DeepSpeed's zero.Init creates the base model in the dtype of `precision`, even if `model.dtype` is
-    different. The adapters get the dtype of the base model.
+    different. The adapters get the dtype of the base model. An engine that computes the reference before training casts
+    adapters, too.
     """
-    made = plan("lora", f"target {target}", strategy=strategy, precision=precision)
-    assert made["lora"]["adapter_dtype"] == dtype
-
-
-@pytest.mark.parametrize(
-    ("strategy", "target", "precision", "dtype"),
-    [
-        ("zero2", "trl-1.16", "bf16", "bfloat16"),
-        ("zero2", "trl-1.16", "fp32", "float32"),
-        ("ddp", "trl-1.16", "bf16", "float32"),
-        ("zero2", "trl-0.24", "bf16", "float32"),
-    ],
-)
-def test_an_engine_that_computes_the_reference_beforehand_casts_adapters(
-    strategy: str, target: str, precision: str, dtype: str
-) -> None:
-    train = "qwen2.5-3b on ultrafeedback-binarized for 3 epochs"
-    lines = ("lora", "method dpo(precompute)", f"target {target}")
-    made = plan(*lines, train=train, strategy=strategy, precision=precision)
+    data = "ultrafeedback-binarized" if "dpo" in method else "infinity-instruct"
+    train = f"qwen2.5-3b on {data} for 3 epochs"
+    made = plan("lora", method, f"target {target}", train=train, strategy=strategy, precision=precision)
     assert made["lora"]["adapter_dtype"] == dtype
 
 

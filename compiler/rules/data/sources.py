@@ -179,21 +179,22 @@ def mixed_shapes(spec: Spec) -> Iterator[Finding]:
         from xpc.compiler.data.rows import conversational  # imported only here, because few specs mix sources
 
         shapes = {source.kind: source for source in mixture}
-        if len(shapes) > 1 and spec.text("method") != "sft":
+        if len(shapes) == 1:
+            talk = {conversational(source): source for source in mixture}
+            if mixture[0].shape != "prompt" and {True, False} <= {*talk}:
+                yield Finding(
+                    talk[False].label,
+                    f"the data mixes {in_words(mixture[0].shape)} of texts and of messages",
+                    "write `chat = true` for all sources: prompts and answers that are texts become messages",
+                    (talk[True].label,),
+                )
+        elif spec.text("method") != "sft":
             first, second, *_ = shapes.values()
             yield Finding(
                 second.label,
                 f"the data mixes {in_words(first.shape)} and {in_words(second.shape)}",
                 "keep rows of one shape: only sft can mix shapes",
                 (first.label,),
-            )
-        talk = {conversational(source): source for source in mixture}
-        if len(shapes) == 1 and mixture[0].shape != "prompt" and {True, False} <= {*talk}:
-            yield Finding(
-                talk[False].label,
-                f"the data mixes {in_words(mixture[0].shape)} of texts and of messages",
-                "write `chat = true` for all sources: prompts and answers that are texts become messages",
-                (talk[True].label,),
             )
 
 

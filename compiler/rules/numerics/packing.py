@@ -156,12 +156,10 @@ def wrapped_packing(spec: Spec) -> Iterator[Finding]:
     """
     if spec.flag("batch.packing") and spec.get("batch.packing.strategy") == "wrapped":
         best = bounded(spec)
-        flash, isolate = spec.text("model.attn") in FLASH, spec.get("batch.packing.isolate")
-        written = spec.written("batch.packing.strategy")
-        if (isolate == "mask" and mask_is_exact(spec) and not flash) or (
-            isolate == "flash" and (flash or written) and spec.written(ISOLATE)
-        ):
+        masked = spec.get(ISOLATE) == "mask" and mask_is_exact(spec) and spec.text("model.attn") not in FLASH
+        if masked or _flash_lacks_ends(spec):
             return  # the rule about `isolate` already reports an error (XP311 or XP370)
+        written = spec.written("batch.packing.strategy")
         flat = spec.flag("batch.padding_free")
         yield Finding(
             spec.location("batch.packing.strategy" if written else "batch.packing"),
@@ -176,6 +174,15 @@ def wrapped_packing(spec: Spec) -> Iterator[Finding]:
         )
 
 
+def _flash_lacks_ends(spec: Spec) -> bool:
+    """Whether a written `isolate = flash` does not know where documents end. False if the rule XP310 reports the
+    attention; it does not report a written `wrapped`.
+    """
+    stated = spec.get(ISOLATE) == "flash" and spec.written(ISOLATE) and spec.flag("batch.packing")
+    flash = spec.text("model.attn") in FLASH or spec.written("batch.packing.strategy")
+    return stated and flash and not rows_have_bounds(spec)
+
+
 @rule("XP370", "flash-without-ends")
 def flash_without_ends(spec: Spec) -> Iterator[Finding]:
     """`packing(isolate=flash)` needs a packing strategy that records where documents end. `wrapped` does not record
@@ -188,12 +195,9 @@ def flash_without_ends(spec: Spec) -> Iterator[Finding]:
 
     Source: trl 1.16 `data_utils.py` and 0.18 (`pack_dataset` gives no lengths); confirmed by running it.
     """
-    if spec.get(ISOLATE) != "flash" or not spec.written(ISOLATE) or not spec.flag("batch.packing"):
+    if not _flash_lacks_ends(spec):
         return
     best, flash = bounded(spec), spec.text("model.attn") in FLASH
-    # the rule XP310 already reports other kinds of attention, except for a written `wrapped`
-    if rows_have_bounds(spec) or not (flash or spec.written("batch.packing.strategy")):
-        return
     yield Finding(
         spec.location("batch.packing.strategy" if best else ISOLATE, UNMARKED),
         "`isolate = flash` does not know where documents end",

@@ -113,8 +113,7 @@ def step(name: str, text: str, location: str, number: int, at: str = "train", ke
         files["deepspeed.json"] = of_the_stand_in(files["deepspeed.json"])
     write(files, folder)
     own = spec.on_cpu
-    hybrid = spec.text("strategy") == "hsdp"
-    fsdp2 = (hybrid or spec.text("strategy") == "fsdp") and not spec.by_fsdp1
+    fsdp2 = spec.sharded_by_fsdp and not spec.by_fsdp1 and spec.stack.facts.fsdp2
     sharded = "fsdp" in keep or (fsdp2 and number % 2 == 0)
     # Context parallelism uses attention kernels that exist only for GPUs, and offloading uses pinned memory, which
     # needs a GPU, too.
@@ -124,7 +123,8 @@ def step(name: str, text: str, location: str, number: int, at: str = "train", ke
     several = spec.hardware.world > 1 and (number % 5 == 0 or (zero and number % 2 == 1))
     # With reentrant recomputation, a reward model fails under ddp (XP643), but not under a strategy that shards.
     several = several and not (spec.method.scores and spec.text("strategy") not in ("ddp", "zero1", "zero2", "zero3"))
-    processes = spec.hardware.world if own else 4 if sharded and hybrid else 2 if sharded or several else 1
+    copies = 2 if sharded and spec.text("strategy") == "hsdp" else 1
+    processes = spec.hardware.world if own else 2 * copies if sharded or several else 1
     packed = spec.flag("batch.packing") or spec.flag("batch.packing.eval") or spec.flag("batch.padding_free")
     steps = 2 if spec.get("schedule.warmup") else 1
     return spec.stack.name, {
