@@ -175,9 +175,7 @@ def wrapped_packing(spec: Spec) -> Iterator[Finding]:
 
 
 def _flash_lacks_ends(spec: Spec) -> bool:
-    """Whether a written `isolate = flash` does not know where documents end. False if the rule XP310 reports the
-    attention; it does not report a written `wrapped`.
-    """
+    """Whether a written `isolate = flash` does not know where documents end. False if XP310 reports the attention."""
     stated = spec.get(ISOLATE) == "flash" and spec.written(ISOLATE) and spec.flag("batch.packing")
     flash = spec.text("model.attn") in FLASH or spec.written("batch.packing.strategy")
     return stated and flash and not rows_have_bounds(spec)
