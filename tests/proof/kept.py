@@ -56,7 +56,8 @@ def before(plan: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
     if shards and plan["model"]["dtype"] == "float16":
         plan["model"] = {**plan["model"], "dtype": "bfloat16" if values.get("bf16") else "float32"}
     lora = plan.get("lora") or {}
-    if shards and lora and not lora.get("bits"):  # only ZeRO-3 gives adapters the dtype of the sharded weights
+    # only DeepSpeed gives adapters the dtype of the sharded weights or, if it computes the reference, the precision's
+    if shards and lora and (not lora.get("bits") or lora.get("adapter_dtype") == "float16"):
         plan["lora"] = {**lora, "adapter_dtype": "float32"}
         lora = plan["lora"]
     if plan["model"]["dtype"] == "float16" and values.get("bf16"):
