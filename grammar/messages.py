@@ -265,11 +265,14 @@ def _in_brackets(location: ParserPosition, kind: str) -> Diagnostic:
         return location.error(
             codes.BAD_LIST, "text in quotes takes no arguments", f"write `{fix.text}...)`", edits=(fix,)
         )
-    edits: tuple[Edit, ...] = ()
-    if location.before and location.met in ("NAME", "REF", "NUMBER", "STRING", "LSQB"):
-        edits = (Edit(Span(location.before.end, location.before.end), ","),)
-    between = f"write `{location.word}, {location.shown[1:-1]}`" if edits else None
-    return location.error(codes.BAD_LIST, f"expected `,` or {close}, found {location.shown}", between, edits=edits)
+    message = f"expected `,` or {close}, found {location.shown}"
+    if not location.before or location.met not in ("NAME", "REF", "NUMBER", "STRING", "LSQB"):
+        return location.error(codes.BAD_LIST, message)
+    # `lora(r 16)` lacks a `=`, and `rewards = [accuracy format]` a comma
+    named = kind == "LPAR" and location.word.isidentifier() and location.met in ("NUMBER", "STRING", "LSQB")
+    sign, end = ("=", location.span.start) if named else (",", location.before.end)
+    help = f"write `{location.word}{sign}{'' if named else ' '}{location.shown[1:-1]}`"
+    return location.error(codes.BAD_LIST, message, help, edits=(Edit(Span(location.before.end, end), sign),))
 
 
 def _in_statement(location: ParserPosition, text: str) -> Diagnostic:

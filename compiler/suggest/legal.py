@@ -294,7 +294,7 @@ def intended(row: Setting, item: Item, node: Value | None) -> str | None:
         return _file(row, node, typed)
     if isinstance(node, String) and not node.value.strip():
         return None
-    if kind in ("names", "tasks") and isinstance(node, Ref | String) and typed not in SWITCHES:
+    if kind in ("names", "tasks") and isinstance(node, Ref | String) and typed not in (*SWITCHES, "all"):
         return f"[{typed}]"
     if kind == "choices" and isinstance(node, List) and all(isinstance(one, String) for one in node.items):
         names = [choice(row, one.value) for one in node.items if isinstance(one, String)]

@@ -41,15 +41,16 @@ def choice(row: schema.Setting, text: str) -> str | None:
 
 def _states_more(row: schema.Setting, text: str, found: str) -> bool:
     """Whether a text has a number or a word that its choice lacks: `cosine_0.1` states more than `cosine`, and
-    `adamw8bit_paged` more than `adamw8bit`.
+    `length_penalty` more than `len`.
     """
     own = {part for name, phrase in spellings(row) if name == found for part in (*parts(phrase), *words(phrase))}
     rest = {*parts(text)} - own
     others = {part for name in row.choices for part in parts(name)} - own
     typos = {one for one in rest if any(letter_likeness(one, part) >= 0.7 for part in own)}
-    of_words = row.path == "precision" or row.clause == "model"  # for `strategy`, the words may be the name of a file
     rest = {one for one in rest - typos if weight(one) == 1 and one not in YES}
-    return any(of_words or re.fullmatch(r"\d+(?:pct|percent)?", one) or one in others for one in rest)
+    if row.path == "strategy":  # the words may be the name of a file: `ds_config_zero2.json`
+        return any(re.fullmatch(r"\d+(?:pct|percent)?", one) or one in others for one in rest)
+    return bool(rest)
 
 
 def _similar_choice(row: schema.Setting, text: str) -> str | None:

@@ -140,6 +140,9 @@ def stray_value(clause: str, typed: str, rows: bool, written: Collection[str]) -
     form = implied_setting(clause, typed) or (f"{'split' if typed in SPLITS else 'data'} = {typed}" if rows else "")
     form = "" if f"{clause}.{form.partition(' ')[0]}" in written else form
     share = f"{float(typed) * 100:g}%" if not form and re.fullmatch(r"0?\.\d+", typed) else typed
+    if form == f"data = {typed}" and re.fullmatch(r"[a-z]\w*", typed):
+        help = f"write `eval {{ {form} }}` for the loss on its rows, or `eval {{ tasks = [{typed}] }}` for a benchmark"
+        return "a value in `eval` needs the name of its setting", help, None
     if rows and form:
         edit = form if len(form) < 60 else None
         return "a value in `eval` needs the name of its setting", f"write `eval {{ {form} }}`", edit
