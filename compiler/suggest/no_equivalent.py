@@ -81,6 +81,8 @@ def advice(name: str, typed: str) -> str | None:
     if help is None or (switch and (own_reason(name) is not None or "for {value}" in help)):
         # the help would repeat `true` or `false` as a value, so the caller prints `own_reason` instead
         return None
+    if "`extra deepspeed(" in help and typed.strip('"') == "auto":
+        return "leave it out: a bundle states a value for `auto`"
     value = re.sub(r"^(\w+)\[:(\d+%?)\]$", r"\1:\2", typed.strip('"')) or "..."  # `train[:5000]` is a part of a split
     value = value.strip("[]").partition(",")[0].strip("\"'") if "[{value}]" in help else value  # several splits
     if value.lower() in ("false", "0") and help.startswith("write ") and not re.search(r"\{\w+\}|=false|=none", help):

@@ -150,6 +150,9 @@ def stray_value(clause: str, typed: str, rows: bool, written: Collection[str]) -
         f"{row.name}={share}" for row in schema.children(clause) if row.kind.name in SHARES and row.path not in written
     ]
     shares += [f"data(holdout={share})` outside of `eval"] if clause == "eval" and "data.holdout" not in written else []
+    both = re.fullmatch(r"(\d+)[/:](\d+)", typed) if clause in ("lora", "qlora") else None
+    if both is not None:
+        return f"`{typed}` is a value without a setting", f"write `{clause}(rank={both[1]}, alpha={both[2]})`", None
     if clause == "strategy" and re.match('"(?:full_shard|shard_grad_op|auto_wrap)', typed):
         form = "strategy fsdp(offload=cpu)" if "offload" in typed else "strategy fsdp"
         return f"{typed} is a value without a setting", f"write `{form}`, without {typed}", None

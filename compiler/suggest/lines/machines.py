@@ -44,6 +44,15 @@ GPU, such as `hardware 8 GPUs`.
 """
 
 
+NODES_FIRST = re.compile(
+    rf"(?:nodes?[ \t]*=?[ \t]*(?P<nodes>\d+)[ \t,]+gpus?[ \t]*=?[ \t]*(?P<each>\d+)"
+    rf"|(?P<count>\d+){NODE}[ \t,]+(?:(?:of|with|x)[ \t]+)?(?P<gpus>\d+[ \t]*x?[ \t]*{GPU}))"
+)
+"""Matches lines about several machines without `hardware`: `nodes 2 gpus 8`, `2 nodes of 8 h100`."""
+LISTED = re.compile(rf"hardware[ \t]*=?[ \t]*\[?[ \t]*(?P<gpu>{GPU})(?:[ \t]*[,+ ][ \t]*(?P=gpu)\b)+[ \t]*\]?")
+"""Matches a line that repeats the GPU: `hardware [l40s, l40s]`."""
+
+
 def rewrite_machines(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     """Replace all findings about a line such as `hardware 2 nodes x 8 h100-80gb` by a single finding about the complete
     line. Other findings are returned unchanged.
@@ -56,9 +65,14 @@ def rewrite_machines(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
             out.append(found)
             continue
         start, end = line_bounds(label.source.text, label.span.start, label.span.start)
-        machines = MACHINES.fullmatch(label.source.text, start, end)
         line = re.sub(r"^\w+(?= )", lambda one: str(COUNTED.get(one[0], one[0])), label.source.text[start:end].strip())
-        alone = ALONE.fullmatch(line) and (found.code in ("XP025", "XP030") or line[:1].isdecimal())
+        first, listed = NODES_FIRST.fullmatch(line), LISTED.fullmatch(line)
+        if first is not None:
+            line = f"hardware {first['nodes'] or first['count']} nodes {first['gpus'] or first['each'] + ' gpus'}"
+        elif listed is not None:
+            line = f"{len(re.findall(listed['gpu'], line))} x {listed['gpu']}"
+        machines = MACHINES.fullmatch(line) if first else MACHINES.fullmatch(label.source.text, start, end)
+        alone = listed or (ALONE.fullmatch(line) and (found.code in ("XP025", "XP030") or line[:1].isdecimal()))
         if machines is None and alone:  # `8 gpus`, `one gpu`, `a100 x 4`
             forms = [f"hardware {one}" for one in gpus_of(line)]
             machines = None if forms else MACHINES.fullmatch(f"hardware {line}")
