@@ -279,10 +279,10 @@ class Workspace:
         return files(self.locate(written)[1])
 
     def has_tokenizer(self, written: str) -> bool:
-        """Whether a model's folder contains a tokenizer."""
+        """Whether a model's folder contains a tokenizer. Files in subfolders do not count: transformers ignores them."""
         from xpc.runtime.features.launch.tokenizer_files import has_tokenizer
 
-        return has_tokenizer(self.listed(written))
+        return has_tokenizer(name for name in self.listed(written) if "/" not in name)
 
     def digest(self, written: str) -> str | None:
         """The SHA-256 of a file of any size, in hex. None if the file cannot be read, or if `hashes` is off, as in most

@@ -169,7 +169,8 @@ def mixed_shapes(spec: Spec) -> Iterator[Finding]:
     example, a row with `messages` has no column `text`.
 
     Without this rule: after the concatenation, each row has None in the columns of the other shapes, and the trainer
-    raises AttributeError ("'NoneType' object has no attribute 'endswith'").
+    raises AttributeError ("'NoneType' object has no attribute 'endswith'"). Texts and messages in one column end with
+    a RunError at launch.
 
     Source: trl 1.16; confirmed by running it (`tests/proof/violations/idle.py`).
     """
