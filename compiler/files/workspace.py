@@ -279,7 +279,7 @@ class Workspace:
         return files(self.locate(written)[1])
 
     def has_tokenizer(self, written: str) -> bool:
-        """Whether a model's folder contains a tokenizer. Files in subfolders do not count: transformers ignores them."""
+        """Whether a model's folder contains a tokenizer. transformers ignores files in subfolders."""
         from xpc.runtime.features.launch.tokenizer_files import has_tokenizer
 
         return has_tokenizer(name for name in self.listed(written) if "/" not in name)

@@ -194,11 +194,13 @@ def _frozen(spec: Spec) -> bool:
     return spec.lora and not spec.names("lora.modules_to_save")
 
 
-def _no_master(spec: Spec) -> bool:
-    """Whether the optimizer updates the weights directly, without an fp32 copy: always under ddp, and under FSDP
-    without mixed precision.
+def _updated_as(dtype: str, spec: Spec) -> bool:
+    """Whether the optimizer updates weights of this dtype directly, without an fp32 copy: always under ddp, and under
+    FSDP without mixed precision. With adapters, a reward model also trains its score head, in the dtype of the base.
     """
-    return spec.text("strategy") == "ddp" or (spec.sharded_by_fsdp and spec.text("precision") == "fp32")
+    direct = spec.text("strategy") == "ddp" or (spec.sharded_by_fsdp and spec.text("precision") == "fp32")
+    trained = spec.method.scores if _frozen(spec) else not _not_fp32(spec)
+    return spec.text("model.dtype") == dtype and direct and trained
 
 
 def _not_fp32(spec: Spec) -> bool:
@@ -220,7 +222,7 @@ def fp16_weights(spec: Spec) -> Iterator[Finding]:
 
     Source: torch 2.13 `amp/grad_scaler.py`, accelerate 1.15 `fsdp_utils.py`; confirmed by running it.
     """
-    if spec.text("model.dtype") == "fp16" and _no_master(spec) and not _frozen(spec) and not _not_fp32(spec):
+    if _updated_as("fp16", spec):
         strategy = spec.text("strategy")
         yield Finding(
             spec.location("model.dtype", f"no fp32 master copy under {strategy}"),
@@ -270,7 +272,7 @@ def bf16_weights(spec: Spec) -> Iterator[Finding]:
 
     Source: accelerate 1.15 `prepare_model` (no upcast in the DDP branch); confirmed by running it.
     """
-    if spec.text("model.dtype") == "bf16" and _no_master(spec) and not _frozen(spec) and not _not_fp32(spec):
+    if _updated_as("bf16", spec):
         lr, strategy = spec.real("optimizer.lr"), spec.text("strategy")
         yield Finding(
             spec.location("model.dtype", f"no fp32 master copy under {strategy}"),

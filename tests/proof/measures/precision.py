@@ -27,6 +27,12 @@ def finite(run: Any) -> dict[str, Any]:
     return {"finite": all(bool(one.isfinite().all()) for one in weights), "dtype": str(weights[0].dtype)}
 
 
+def head(run: Any) -> dict[str, Any]:
+    """Return whether the trained head of a reward model is finite after training."""
+    weights = [one for name, one in run.trainer.model.named_parameters() if "score" in name and one.requires_grad]
+    return {"finite": bool(weights) and all(bool(one.isfinite().all()) for one in weights)}
+
+
 def amp(run: Any) -> dict[str, Any]:
     """Whether the arguments request fp16, and whether accelerate then uses both autocast and a gradient scaler."""
     accelerator = run.trainer.accelerator
