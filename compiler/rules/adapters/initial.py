@@ -139,7 +139,7 @@ def other_layers(spec: Spec) -> Iterator[Finding]:
     """An adapter that starts from PiSSA, OLoRA, LoftQ or EVA (`init`) must be on linear layers inside the decoder.
     These methods cannot initialize adapters on embeddings, on the output head (which may share its weight with the
     embeddings), or on experts that are one stacked parameter. OLoRA and LoftQ also cannot initialize adapters on
-    GPT-2's Conv1D layers.
+    GPT-2's Conv1D layers, and EVA cannot on the MLP of OPT, which reads all tokens of a batch as one list.
 
     Why it is bad: adapters on embeddings, the output head or stacked experts would not start with the weights that
     `init` states.
@@ -147,9 +147,10 @@ def other_layers(spec: Spec) -> Iterator[Finding]:
     Without this rule: peft silently gives adapters on embeddings their usual initial values. If the head is tied to the
     embeddings, peft also subtracts the head's initial adapter from the embeddings. For stacked experts, peft raises
     AttributeError. OLoRA on Conv1D ends with RuntimeError in the first step.
-    LoftQ would compare weights of different shapes.
+    LoftQ would compare weights of different shapes. For OPT, EVA ends with ValueError before the first step.
 
-    Source: peft 0.21 `tuners/lora/layer.py` (`Embedding`, `ParamWrapper`, `olora_init`); confirmed by running it.
+    Source: peft 0.21 `tuners/lora/layer.py` (`Embedding`, `ParamWrapper`, `olora_init`), `tuners/lora/eva.py`,
+    transformers 5.23 `modeling_opt.py` (`hidden_states.reshape(-1, ...)`); confirmed by running it, for every family.
     """
     init = spec.get("lora.init")
     if init in (None, "gaussian"):
@@ -172,6 +173,13 @@ def other_layers(spec: Spec) -> Iterator[Finding]:
             "name layers of the attention in `targets`: `targets = [q_proj, v_proj]`, or leave `init` out",
             (spec.label("lora.parameters") or spec.label("lora.targets", "the modules"), spec.model.label),
         )
+    elif init == "eva" and family == "opt" and (flat := _flattened(spec)):
+        yield Finding(
+            spec.location("lora.init", f"the input of `{flat[0]}` has two dimensions in {family}"),
+            f"eva cannot initialize an adapter on `{flat[0]}` of {family}",
+            write("targets = [q_proj, k_proj, v_proj, out_proj]", ", or leave `init` out"),
+            (spec.label("lora.targets", "the modules"), spec.model.label),
+        )
     elif init in ("olora", "loftq") and family in CONVOLUTIONS:
         yield Finding(
             spec.location("lora.init", f"the layers of {family} are Conv1D"),
@@ -179,6 +187,13 @@ def other_layers(spec: Spec) -> Iterator[Finding]:
             write("init = pissa" if init == "olora" else "init = eva", ", or leave `init` out"),
             (spec.model.label,),
         )
+
+
+def _flattened(spec: Spec) -> list[str]:
+    """The layers with adapters in the MLP of OPT."""
+    facts = spec.model.facts
+    layers = () if facts is None else adapter_layers(spec.stack, facts, spec.get("lora.targets"))[0]
+    return [one.name for one in layers if one.name in ("fc1", "fc2")]
 
 
 @rule("XP146", "init-of-a-high-rank", reads=("lora.rank", "lora.targets"))
