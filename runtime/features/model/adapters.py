@@ -48,13 +48,13 @@ class Adapters(Feature):
     def trainer_options(self, bundle: Bundle, model: Model, load: Callable[[], Model], options: dict[str, Any]) -> None:
         """Add peft's configuration of the adapters to the arguments of the trainer."""
         options["peft_config"] = adapter(bundle)
+        if bundle.lora is not None and bundle.lora["bits"] == 4:
+            keep_backward(model)  # here, because kto's trainer already computes its reference when it is made
 
     def trainer_made(self, bundle: Bundle, trainer: Trainer, tokenizer: Tokenizer) -> None:
         """Set the learning rates of LoRA+, and correct the dtypes of trained weights over a quantized base."""
         plan = bundle.lora
         assert plan is not None
-        if plan["bits"] == 4:
-            keep_backward(trainer.model)
         if plan.get("lr_ratio") is not None:
             trainer.rates = {**plan, "rate": trainer.args.learning_rate}
         if bundle.plan["method"]["scores"] and plan["bits"] is not None:
