@@ -37,7 +37,7 @@ def unmarked_values(clause: str, body: Sequence[Operand], text: str) -> tuple[li
         node, value = body[at], body[at + 1] if at + 1 < len(body) else None
         at += 1
         row = schema.BY_PATH.get(f"{clause}.{node.name}") if isinstance(node, Ref) else None
-        if not isinstance(node, Ref) or row is None or row.kind is FLAG or not can_be_value(row, value):
+        if not isinstance(node, Ref) or row is None or not can_be_value(row, value):
             kept.append(node)
             continue
         assert isinstance(value, Value)
@@ -51,9 +51,16 @@ def unmarked_values(clause: str, body: Sequence[Operand], text: str) -> tuple[li
 
 
 def can_be_value(row: schema.Setting, value: Operand | None) -> bool:
-    """Whether the item after a setting's name can only be the setting's value, as in `lr 1e-5` and `dtype bf16`."""
-    words = TIMES if row.kind.name == "every" else row.choices
-    return isinstance(value, Number | String) or (isinstance(value, Ref) and value.name in words)
+    """Whether the item after a setting's name can only be the setting's value, as in `lr 1e-5`, `dtype bf16`,
+    `partition gpu` and `hub me/model`.
+    """
+    if row.path == "save.hub":
+        return isinstance(value, String) or (isinstance(value, Ref) and "/" in value.name)
+    if row.kind is FLAG or not isinstance(value, Ref):
+        return row.kind is not FLAG and isinstance(value, Number | String)
+    if row.kind.name == "name":
+        return f"{row.clause}.{value.name}" not in schema.BY_PATH
+    return value.name in (TIMES if row.kind.name == "every" else row.choices)
 
 
 @record

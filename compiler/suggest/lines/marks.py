@@ -296,12 +296,13 @@ def _in_words(found: Diagnostic, source: Source, text: str, span: Span) -> Diagn
     read = phrases(plain, False, method_of(source.text))
     if read is None:
         return None
+    forms = [one for one in read.forms if one not in CLAUSES or one in BY_PATH] or read.forms  # `batch` alone is empty
     message = "settings are written `name = value`, each on its own line"
     if re.fullmatch(r"[\w.]+[ \t]*=[ \t]*\S+", plain):  # `epochs = 2` is written so
         message = f"`{clause.partition('=')[0]}` is not a setting of the language"
     length = [f"`for {read.length}` in the first line, after the data"] if read.length else []
-    help = "; ".join([f"write {', '.join([*(f'`{one}`' for one in read.forms), *length])}", *read.unclear])
-    edits = () if read.length or read.unclear else (Edit(span, "\n".join(read.forms)),)
+    help = "; ".join([f"write {', '.join([*(f'`{one}`' for one in forms), *length])}", *read.unclear])
+    edits = () if read.length or read.unclear else (Edit(span, "\n".join(forms)),)
     return evolve(found, message=message, primary=Label(source, span), help=help[:600], edits=edits)
 
 
