@@ -187,8 +187,8 @@ class Watch:
             allowed |= {"float32"} if zero and base == "float16" else set()
             if adapted:
                 allowed = ({stated} if stated else {"float32", base, *half}) | (half if zero else set())
-                # trl 1.16 leaves DoRA's magnitudes in float32
-                allowed |= {"float32"} if "lora_magnitude_vector" in name else set()
+                # trl 1.16 leaves DoRA's magnitudes in float32, and peft the frozen adapter of a reference
+                allowed |= {"float32"} if "lora_magnitude_vector" in name or ".ref." in name else set()
                 # Modules that are fully trained next to adapters have the dtype of the base (XP305 warns about this;
                 # see keep_scores).
                 allowed |= {base} if ".score." in name or ".modules_to_save." in name else set()

@@ -124,6 +124,8 @@ class Meaning:
         schedule, most = self.trainer.lr_scheduler, self.trainer.state.max_steps
         shape = RATES.get(str(self.arguments.get("lr_scheduler_type")))
         made = getattr(schedule, "lr_lambdas", None)
+        if any(type(one).__name__ == "StopCallback" for one in self.trainer.callback_handler.callbacks) and made:
+            most = getattr(made[0], "keywords", {}).get("num_training_steps", most)  # `patience` made the run shorter
         if shape is None or not made or most < 2:
             return []
         given = self.arguments.get("lr_scheduler_kwargs") or {}

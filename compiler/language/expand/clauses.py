@@ -114,7 +114,9 @@ class Clauses(Collector):
             from xpc.compiler.language.expand.missing_equals import stray_value
 
             rows = clause == "eval" and isinstance(node, Ref | String | List)
-            message, help, edit = stray_value(clause or "", self.typed(node.span), rows, self.out.items)
+            message, help, edit = stray_value(
+                clause or "", self.typed(node.span), rows, self.out.items, self.file.source.text
+            )
             self.problem("XP104", message, node.span, help=help, edit=edit)
 
     def valued(self, node: Value, other: Value, form: str) -> None:

@@ -139,15 +139,17 @@ def implied_setting(clause: str, typed: str) -> str:
     return f"every = {WHEN[typed]}" if clause in ("eval", "save") and typed in WHEN else ""
 
 
-def stray_value(clause: str, typed: str, rows: bool, written: Collection[str]) -> tuple[str, str, str | None]:
+def stray_value(
+    clause: str, typed: str, rows: bool, written: Collection[str], spec: str
+) -> tuple[str, str, str | None]:
     """The finding for a value in a clause that lacks the name of its setting: the message, the help and the edit. For
     `eval 5%`, the help shows each setting that may have a share and is not `written` above. `rows` is true if the value
-    may be rows of `eval`.
+    may be rows of `eval`. `spec` is the text of the spec.
     """
     form = implied_setting(clause, typed) or (f"{'split' if typed in SPLITS else 'data'} = {typed}" if rows else "")
     form = "" if f"{clause}.{form.partition(' ')[0]}" in written else form
     share = f"{float(typed) * 100:g}%" if not form and re.fullmatch(r"0?\.\d+", typed) else typed
-    if form == f"data = {typed}" and re.fullmatch(r"[a-z]\w*", typed):
+    if form == f"data = {typed}" and re.fullmatch(r"[a-z]\w*", typed) and f"\ndata {typed} " not in spec:
         help = f"write `eval {{ {form} }}` for the loss on its rows, or `eval {{ tasks = [{typed}] }}` for a benchmark"
         return "a value in `eval` needs the name of its setting", help, None
     if rows and form:

@@ -103,6 +103,9 @@ def matrices(layers: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 def initialize_from_weights(plan: Mapping[str, Any], layers: Mapping[str, Any], seed: int) -> None:
     """Initialize the layers by peft's PiSSA or OLoRA, which change the base's weights. Raises RunError if a layer is
     narrower than the rank.
+
+    peft makes float32 matrices. Under ZeRO-3, adapters have the base's dtype: the matrices are rounded to it, and the
+    base then lacks the product of the rounded matrices, as after a resume.
     """
     import torch
 
@@ -114,12 +117,18 @@ def initialize_from_weights(plan: Mapping[str, Any], layers: Mapping[str, Any], 
             raise RunError(
                 f"{plan['init']} finds only {small} directions in {name}, fewer than the rank {plan['rank']}"
             )
+        kind = layer.lora_A[ADAPTER].weight.dtype
         with torch.no_grad(), torch.random.fork_rng(), gathered(weight):
+            before = weight.data.clone() if kind != torch.float32 else None
             torch.manual_seed(seed)  # peft's approximate SVD starts from random numbers, so the seed is set
             if plan["init"] == "olora":
                 layer.olora_init(ADAPTER)
             else:
                 layer.pissa_init(ADAPTER, f"pissa_niter_{iterations}" if iterations else "pissa")
+            if before is not None:
+                down, up = layer.lora_A[ADAPTER].weight, layer.lora_B[ADAPTER].weight
+                down.data, up.data = down.data.to(kind), up.data.to(kind)
+                layer.get_base_layer().weight.data = _without(layer, before, up.data, down.data)
 
 
 def restored(layers: Mapping[str, Any], checkpoint: str) -> dict[str, object]:
@@ -135,10 +144,14 @@ def restored(layers: Mapping[str, Any], checkpoint: str) -> dict[str, object]:
         up, down = saved[name + _as_saved(B)], saved[name + _as_saved(A)]
         with torch.no_grad(), gathered(base):
             start[name + A], start[name + B] = down[rank:].contiguous(), -up[:, rank:].contiguous()
-            part = layer.scaling[ADAPTER] * start[name + B].to(base.device) @ start[name + A].to(base.device)
-            part = part.T if getattr(layer, "fan_in_fan_out", False) else part
-            base.data = (base.data.to(torch.float32) - part).to(base.dtype)
+            base.data = _without(layer, base.data, start[name + B], start[name + A])
     return start
+
+
+def _without(layer: Any, base: Any, up: Any, down: Any) -> Any:
+    """The base's weight minus the product of the adapter's matrices, in the base's dtype."""
+    part = layer.scaling[ADAPTER] * up.to(base.device) @ down.to(base.device)
+    return (base.float() - (part.T if getattr(layer, "fan_in_fan_out", False) else part)).to(base.dtype)
 
 
 def compares(bundle: Bundle) -> bool:

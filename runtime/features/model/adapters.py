@@ -181,7 +181,8 @@ def _weights(plan: Mapping[str, Any], model: Model) -> Iterator[tuple[str, objec
         if own != weight.requires_grad:
             yield f"the weight {name}", *(("trained", "frozen") if own else ("frozen", "trained"))
         kind = str(weight.dtype).removeprefix("torch.")
-        if plan["adapter_dtype"] is not None and prefixes[0] in name and "magnitude" not in name:
+        # the frozen adapter of a reference, and magnitudes of DoRA, may have another dtype
+        if plan["adapter_dtype"] is not None and own and prefixes[0] in name and "magnitude" not in name:
             yield f"the dtype of {name}", plan["adapter_dtype"], kind
 
 
