@@ -150,7 +150,7 @@ def restored(layers: Mapping[str, Any], checkpoint: str) -> dict[str, object]:
 
 def _without(layer: Any, base: Any, up: Any, down: Any) -> Any:
     """The base's weight minus the product of the adapter's matrices, in the base's dtype."""
-    part = layer.scaling[ADAPTER] * up.to(base.device) @ down.to(base.device)
+    part = layer.scaling[ADAPTER] * up.to(base.device).float() @ down.to(base.device).float()
     return (base.float() - (part.T if getattr(layer, "fan_in_fan_out", False) else part)).to(base.dtype)
 
 

@@ -168,6 +168,9 @@ def test_layers_begin_with_random_numbers_of_the_seed_and_are_as_wide_as_the_ran
     class Layer:
         weight = torch.zeros(16, 8)
 
+        def __init__(self) -> None:
+            self.lora_A = {"default": torch.nn.Linear(8, 8)}
+
         def get_base_layer(self) -> Layer:
             return self
 
@@ -183,6 +186,26 @@ def test_layers_begin_with_random_numbers_of_the_seed_and_are_as_wide_as_the_ran
     assert called[2] != called[0]
     with pytest.raises(RunError, match="pissa finds only 8 directions in q_proj, fewer than the rank 9"):
         initialize_from_weights({**plan, "rank": 9}, {"q_proj": Layer()}, 7)
+
+
+@pytest.mark.parametrize("init", ["pissa", "olora"])
+def test_adapters_of_a_narrow_dtype_keep_it_and_the_model_begins_as_its_base(init: str) -> None:
+    """Under ZeRO-3 in bf16, adapters are bf16 before they are initialized."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+
+    torch.manual_seed(1)
+    model = get_peft_model(torch.nn.Sequential(torch.nn.Linear(32, 48)), LoraConfig(r=4, target_modules=["0"]))
+    layer = model.base_model.model[0]
+    whole = layer.get_base_layer().weight.data.clone()
+    for matrix in (layer.lora_A, layer.lora_B):
+        matrix.to(torch.bfloat16)
+    initialize_from_weights({"init": init, "rank": 4}, {"0": layer}, 1)
+    down, up = layer.lora_A["default"].weight, layer.lora_B["default"].weight
+    assert (down.dtype, up.dtype) == (torch.bfloat16, torch.bfloat16)
+    product = layer.scaling["default"] * up.float() @ down.float()
+    assert product.abs().max() > 0.01
+    assert torch.allclose(layer.get_base_layer().weight + product, whole, atol=1e-6)
 
 
 def test_eva_needs_as_many_tokens_as_the_rank(warm: Warm, ground: str, tmp_path: Path) -> None:
