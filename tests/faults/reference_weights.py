@@ -45,3 +45,5 @@ for name, weight in reference.state_dict().items():
     assert whole.dtype == torch.bfloat16
     assert not first or torch.equal(whole, kept[name]), name
 assert not reference.training
+dist.barrier()
+dist.destroy_process_group()  # otherwise a thread of gloo may abort the process at its exit
