@@ -13,11 +13,13 @@ from xpc.compiler.language.extras import MAPPING, ONLY_FSDP1, legal_names, wrong
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.values import plain_value
 from xpc.compiler.suggest.likeness import canonical, parts
+from xpc.compiler.suggest.no_equivalent import without_equivalent
 from xpc.compiler.suggest.tables import extra_aliases, words_of
 from xpc.grammar.nearest import letters
 from xpc.grammar.record import record
 from xpc.grammar.tree import Value
 
+METRIC = "metric_for_best_model"
 READERS = {"accelerate": ", which `strategy fsdp` reads", "deepspeed": ", which `strategy zero2` or `zero3` reads"}
 """The end of a help about an argument of accelerate or DeepSpeed. It names the strategies that read such arguments."""
 OF_ZERO3 = ("stage3_", "zero_hpz_", "zero_quantized_weights", "zero_quantized_nontrainable_weights", "mics_")
@@ -44,6 +46,8 @@ def extra_suggestion(unknown: UnknownName, message: str) -> Suggestion | None:
     name.
     """
     found = extra_argument(unknown.name, unknown.node, unknown.typed, unknown.header)
+    if found is not None and found.name == METRIC and letters(unknown.typed or "") in words_of("uncomputed_metrics"):
+        return without_equivalent(message, "uncomputed metric")
     chosen = found is not None and "..." in found.form and unknown.typed in ("auto", '"auto"')
     if found is not None and (chosen or _is_so_already(found, unknown)):
         why = "a bundle states a value for `auto`" if chosen else "every bundle has this value"

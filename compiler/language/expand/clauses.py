@@ -93,11 +93,9 @@ class Clauses(Collector):
         if f"eval.{name}" in schema.BY_PATH:
             return False
         # imported here, because few specs have such a name
-        from xpc.compiler.language.expand.missing_equals import SPLITS
+        from xpc.compiler.language.expand.missing_equals import SPLITS, block_names
 
-        titles = (node.operands[:1] for node in self.file.statements if isinstance(node, Clause))
-        blocks = {one[0].name for one in titles if one and isinstance(one[0], Ref)}
-        return name in (*blocks, *SPLITS) or registry.find_dataset(name) is not None
+        return name in (*block_names(self.file), *SPLITS) or registry.find_dataset(name) is not None
 
     def operand(self, node: Operand, clause: str | None) -> None:
         """Read one item that stands after `with`, in a call, or on the line of a clause."""
@@ -111,11 +109,11 @@ class Clauses(Collector):
             self.add("hardware", node, node.span)
         elif not (isinstance(node, Number) and self.is_reported(node)):
             # imported here, because only a wrong spec needs it
-            from xpc.compiler.language.expand.missing_equals import stray_value
+            from xpc.compiler.language.expand.missing_equals import block_names, stray_value
 
             rows = clause == "eval" and isinstance(node, Ref | String | List)
             message, help, edit = stray_value(
-                clause or "", self.typed(node.span), rows, self.out.items, self.file.source.text
+                clause or "", self.typed(node.span), rows, self.out.items, block_names(self.file, "data")
             )
             self.problem("XP104", message, node.span, help=help, edit=edit)
 

@@ -13,7 +13,7 @@ from xpc.compiler.language.kinds import FLAG
 from xpc.grammar import units
 from xpc.grammar.record import record
 from xpc.grammar.source import Span
-from xpc.grammar.tree import Clause, Number, Ref, Setting, String, Value
+from xpc.grammar.tree import Clause, File, Number, Ref, Setting, String, Value
 
 Operand = Setting | Clause | Value
 
@@ -56,11 +56,12 @@ def can_be_value(row: schema.Setting, value: Operand | None) -> bool:
     """
     if row.path == "save.hub":
         return isinstance(value, String) or (isinstance(value, Ref) and "/" in value.name)
-    if row.kind is FLAG or not isinstance(value, Ref):
-        return row.kind is not FLAG and isinstance(value, Number | String)
-    if row.kind.name == "name":
+    if row.kind is FLAG:
+        return False
+    if row.kind.name == "name" and isinstance(value, Ref):
         return f"{row.clause}.{value.name}" not in schema.BY_PATH
-    return value.name in (TIMES if row.kind.name == "every" else row.choices)
+    words = TIMES if row.kind.name == "every" else row.choices
+    return isinstance(value, Number | String) or (isinstance(value, Ref) and value.name in words)
 
 
 @record
@@ -139,17 +140,26 @@ def implied_setting(clause: str, typed: str) -> str:
     return f"every = {WHEN[typed]}" if clause in ("eval", "save") and typed in WHEN else ""
 
 
+def block_names(file: File, head: str = "") -> set[str]:
+    """The first words after the heads of a spec's clauses, such as `held` for `data held { ... }`. With `head`, only of
+    the clauses with this head.
+    """
+    clauses = [one for one in file.statements if isinstance(one, Clause)]
+    clauses = [one for one in clauses if not head or (isinstance(one.head, Ref) and one.head.name == head)]
+    return {one.operands[0].name for one in clauses if one.operands and isinstance(one.operands[0], Ref)}
+
+
 def stray_value(
-    clause: str, typed: str, rows: bool, written: Collection[str], spec: str
+    clause: str, typed: str, rows: bool, written: Collection[str], blocks: Collection[str]
 ) -> tuple[str, str, str | None]:
     """The finding for a value in a clause that lacks the name of its setting: the message, the help and the edit. For
     `eval 5%`, the help shows each setting that may have a share and is not `written` above. `rows` is true if the value
-    may be rows of `eval`. `spec` is the text of the spec.
+    may be rows of `eval`. `blocks` has the names of the spec's `data` blocks.
     """
     form = implied_setting(clause, typed) or (f"{'split' if typed in SPLITS else 'data'} = {typed}" if rows else "")
     form = "" if f"{clause}.{form.partition(' ')[0]}" in written else form
     share = f"{float(typed) * 100:g}%" if not form and re.fullmatch(r"0?\.\d+", typed) else typed
-    if form == f"data = {typed}" and re.fullmatch(r"[a-z]\w*", typed) and f"\ndata {typed} " not in spec:
+    if form == f"data = {typed}" and re.fullmatch(r"[a-z]\w*", typed) and typed not in blocks:
         help = f"write `eval {{ {form} }}` for the loss on its rows, or `eval {{ tasks = [{typed}] }}` for a benchmark"
         return "a value in `eval` needs the name of its setting", help, None
     if rows and form:

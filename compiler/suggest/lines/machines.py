@@ -70,7 +70,7 @@ def rewrite_machines(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
         if first is not None:
             line = f"hardware {first['nodes'] or first['count']} nodes {first['gpus'] or first['each'] + ' gpus'}"
         elif listed is not None:
-            line = f"{len(re.findall(listed['gpu'], line))} x {listed['gpu']}"
+            line = f"{len(re.findall(re.escape(listed['gpu']), line.removeprefix('hardware')))} x {listed['gpu']}"
         machines = MACHINES.fullmatch(line) if first else MACHINES.fullmatch(label.source.text, start, end)
         alone = listed or (ALONE.fullmatch(line) and (found.code in ("XP025", "XP030") or line[:1].isdecimal()))
         if machines is None and alone:  # `8 gpus`, `one gpu`, `a100 x 4`

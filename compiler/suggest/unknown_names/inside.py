@@ -30,7 +30,7 @@ from xpc.compiler.suggest.unknown_names.setting import NAMED_THERE, of_guess, of
 from xpc.compiler.suggest.unknown_names.similar_phrases import by_its_words
 from xpc.compiler.suggest.unknown_names.wrong_value import wrong_value
 from xpc.grammar.record import evolve, record
-from xpc.grammar.tree import Number, Ref
+from xpc.grammar.tree import Ref
 
 
 def inside(unknown: UnknownName) -> Suggestion:
@@ -233,9 +233,6 @@ def _with_word_before(case: Inside, word: str, is_head: bool) -> Suggestion | No
     joined = f"{word} {case.name}"
     if (advised := advice(f"{joined} {case.typed}", "") or advice(joined, case.typed)) is not None:
         return case.says(advised)
-    refused = without_equivalent(case.message, f"{joined} {case.typed}", loosely=False)
-    if refused is not None and not isinstance(case.node, Number):
-        return refused  # `metric = rouge` in `eval`
     guess = meaning(joined, exact=True) if is_head else case.joined
     plain = meaning(case.name, case.clause, exact=True)
     if own_reason(joined) is not None and plain is not None and plain.likeness < 1.0:

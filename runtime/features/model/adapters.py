@@ -46,9 +46,11 @@ class Adapters(Feature):
         options |= {} if quantized is None else {"quantization_config": quantized}
 
     def trainer_options(self, bundle: Bundle, model: Model, load: Callable[[], Model], options: dict[str, Any]) -> None:
-        """Add peft's configuration of the adapters to the arguments of the trainer."""
+        """Add peft's configuration of the adapters to the arguments of the trainer, and keep 4-bit layers unpacked."""
+        plan = bundle.lora
+        assert plan is not None
         options["peft_config"] = adapter(bundle)
-        if bundle.lora is not None and bundle.lora["bits"] == 4:
+        if plan["bits"] == 4:
             keep_backward(model)  # here, because kto's trainer already computes its reference when it is made
 
     def trainer_made(self, bundle: Bundle, trainer: Trainer, tokenizer: Tokenizer) -> None:

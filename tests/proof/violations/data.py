@@ -109,7 +109,7 @@ PROOFS: tuple[Proof, ...] = (
     Proof("T26", "XP555", measure="rows.built", raises="RunError", match="asks for 50 rows of a source that has only 40"),
     Proof("T26", "XP555", case="XP555-holdout", measure="rows.built", raises="RunError", match="40 rows", variant="holdout"),
     Proof("T39", "XP562", at="train", raises="AssertionError", match="prefetch_factor must be greater than 0"),
-    Proof("T39", "XP562", at="train", raises="ValueError", match="option should be non-negative",
+    Proof("T39", "XP562", at="train", raises="ValueError", match="(num_workers|prefetch_factor) option should be non-negative",
           text=spec("extra trl {\n  dataloader_num_workers = -1\n}"), legal=spec(), variant="fewer-than-none"),
     Proof("T40", "XP563", at="init", measure="rows.order", expect=lambda seen: seen["sampler"] != "SequentialSampler",
           legal=spec("data(shuffle=false)")),
