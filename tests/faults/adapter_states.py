@@ -17,6 +17,7 @@ import torch.distributed as dist
 from accelerate import PartialState
 from accelerate.utils import fsdp_utils
 from peft import LoraConfig, get_peft_model
+from process_exit import leave
 from torch.distributed.fsdp import FullyShardedDataParallel as Fsdp1
 from torch.distributed.fsdp import ShardedOptimStateDictConfig, ShardedStateDictConfig, StateDictType
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
@@ -82,8 +83,7 @@ def main(version: str, kind: str, folder: str) -> None:
     if rank == 0:
         with open(os.path.join(folder, "lost"), "w", encoding="utf-8") as handle:
             handle.write(f"{lost} of {len(before)}")
-    dist.barrier()
-    dist.destroy_process_group()
+    leave()
 
 
 if __name__ == "__main__":

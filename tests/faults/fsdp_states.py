@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 from accelerate import PartialState
 from accelerate.utils import fsdp_utils
+from process_exit import leave
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict, get_optimizer_state_dict
 from torch.distributed.fsdp import StateDictType, fully_shard
 from transformers import trainer
@@ -74,8 +75,7 @@ def main(phase: str, folder: str, copies: int) -> None:
             step(model, optimizer)
         if rank == 0:
             torch.save(reported, f"{location}-{phase}.pt")
-    dist.barrier()
-    dist.destroy_process_group()
+    leave()
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import torch
 import torch.distributed as dist
 from deepspeed.accelerator import get_accelerator
 from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_optimizer_state
+from process_exit import leave
 
 from runtime.library_internals import deepspeed_shards
 
@@ -117,8 +118,7 @@ def main(precision: str, offload: str, into: str, origin: str | None = None) -> 
             ]
             reported = {"whole": whole, "used": used, "groups": groups, "steps": engine.global_steps}
             torch.save(reported, os.path.join(into, f"{stage}.pt"))
-    dist.barrier()
-    dist.destroy_process_group()
+    leave()
 
 
 if __name__ == "__main__":
