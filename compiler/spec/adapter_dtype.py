@@ -15,7 +15,8 @@ def adapter_dtype(spec: Spec) -> str | None:
     this only in bf16. ZeRO-3 can gather only weights of one dtype, so under ZeRO-3 TRL 1.16 gives adapters the dtype of
     an unquantized base. DeepSpeed (zero.Init) loads this base in the dtype of the run's precision, and ignores
     `model.dtype`. For DoRA, TRL 1.16 leaves the magnitudes in float32. FSDP2 needs one dtype for all trained weights,
-    so under FSDP2 the runtime leaves all weights of DoRA adapters in float32.
+    and ZeRO-1 and ZeRO-2 in fp32 concatenate them, which makes all of them float32 (DeepSpeed 0.19.8,
+    stage_1_and_2.py). So there, the runtime leaves all weights of DoRA adapters in float32.
 
     If TRL 1.16 computes the reference of dpo or kto before training (`precompute`) with DeepSpeed, it puts the model
     into an engine of the run's precision, which casts all weights of the model.
@@ -31,7 +32,8 @@ def adapter_dtype(spec: Spec) -> str | None:
         return None
     # if neither the precision nor the model's dtype is bf16, the runtime makes adapters float32
     narrow = "bf16" in (precision, spec.text("model.dtype"))
-    narrow = narrow and not (spec.flag("lora.dora") and spec.sharded_by_fsdp)
+    one_dtype = spec.sharded_by_fsdp or (spec.zero_stage and precision == "fp32")
+    narrow = narrow and not (spec.flag("lora.dora") and one_dtype)
     return "bf16" if narrow and spec.get("method") in methods else "fp32"
 
 

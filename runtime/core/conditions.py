@@ -194,12 +194,12 @@ def _of_model(plan: "Payload") -> dict[str, object]:
     """The modules that load the model, its adapters and its teacher, and choose the weights that are trained."""
     arguments, model, run = plan["arguments"], plan["model"], plan["run"]
     lora: Mapping[str, Any] = plan["lora"] or {}
-    # FSDP2 needs one dtype for all trained weights; with a quantized base, TRL casts adapters to bfloat16 but leaves
-    # DoRA's magnitudes in float32
-    wide = run["distributed_type"] == "FSDP" and lora.get("bits") and lora.get("dora")
+    sharded = run["zero_stage"] or run["distributed_type"] == "FSDP"
+    # FSDP2, and ZeRO in fp32, have one dtype for all trained weights; with a quantized base, TRL casts adapters to
+    # bfloat16 but leaves DoRA's magnitudes in float32
+    wide = sharded and lora.get("bits") and lora.get("dora") and lora.get("adapter_dtype") == "float32"
     no_bfloat16 = not arguments.get("bf16") and model["dtype"] != "bfloat16" and not run.get("fp8")
     local_model = lora.get("continued") or None in (model["id"], (plan["method"]["teacher"] or model)["id"])
-    sharded = run["zero_stage"] or run["distributed_type"] == "FSDP"
     return {
         "adapter_init": lora.get("init") not in (None, "gaussian"),
         "adapters": lora,

@@ -116,6 +116,7 @@ SPECIMENS = (
         "preference", "qlora", "strategy zero3", "method dpo(precompute)", library=True),
     one("legal-before-references", "", "2 x v100-32gb", "preference", "qlora", "strategy zero3",
         "method dpo(precompute)"),
+    one("legal-dora-in-zero", "", CPU, "messages", "qlora(dora)", "strategy zero2", 'model(dtype=bf16)', TEMPLATE),
     one("legal-dora", "", "2 x a100-80gb", "messages", "qlora(dora)", "strategy fsdp", TEMPLATE, precision="bf16"),
     one("static-graph", "expect_autograd_hooks_", TWO, "text", "strategy ddp", "extra trl {",
         "  ddp_static_graph = true", "}"),

@@ -95,7 +95,7 @@ def _refused(out: One, location: str, claims: Mapping[tuple[str, str], Claim], t
     if claim is None or out.target not in targets or not claim.of(spec):
         return
     if not claim.constructs:
-        out.lone = code
+        out.lone = code if trainable(spec) else ""
         return
     folder = os.path.join(location, "past", f"{code}-{out.name}")
     try:
