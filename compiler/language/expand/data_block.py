@@ -9,6 +9,7 @@ from xpc.compiler.language.items import EvaluationBlock, Item, ParsedFile, Row
 from xpc.compiler.language.kinds import FLAG
 from xpc.grammar.nearest import letters, misspelt_file, nearest
 from xpc.grammar.record import evolve
+from xpc.grammar.source import Span
 from xpc.grammar.tree import Call, Clause, Name, Number, Ref, Setting, String, Value
 
 SOURCE_WORDS = {
@@ -149,7 +150,7 @@ class _DataBlock:
                 self.clauses.unknown(Name(head.span, head.name), "data")
                 return
         items: list[Item] = []
-        for part in body:
+        for part in self.with_equals(body):
             if isinstance(part, Setting) and part.name.text in schema.SOURCE_SETTINGS:
                 items.append(Item(part.name.text, part.value, self.clauses.label(part.span)))
             elif (flag := _flag(part)) is not None:
@@ -190,6 +191,27 @@ class _DataBlock:
                     edit=None if example else form,
                 )
         self.clauses.out.rows.append(Row(head, self.clauses.label(head.span), tuple(items)))
+
+    def with_equals(self, body: list[Operand | Clause]) -> list[Operand | Clause]:
+        """Report the settings of a source that lack their `=`, as in `smoltalk take 1000`. Returns the other parts."""
+        out, at = list[Operand | Clause](), 0
+        while at < len(body):
+            part, value = body[at], body[at + 1] if at + 1 < len(body) else None
+            name = part.name if isinstance(part, Ref) else ""
+            name = name if name in schema.SOURCE_SETTINGS else SOURCE_WORDS.get(letters(name), "")
+            row = schema.SOURCE_SETTINGS.get(name)
+            at += 1
+            if row is None or row.kind is FLAG or not isinstance(value, Number):
+                out.append(part)
+                continue
+            at += 1
+            typed = self.clauses.typed(value.span)
+            if name == "share" and value.unit != "%":
+                typed = f"{float(value.value) * (1 if value.value > 1 else 100):g}%"
+            span, form = Span(part.span.start, value.span.end), f"{name}={typed}"
+            message = f"`{self.clauses.typed(part.span)}` takes its value after `=`"
+            self.clauses.problem("XP104", message, span, help=f"write `{form}`", edit=form)
+        return out
 
     def share(self, part: Setting) -> str:
         """Suggest `share = 30%` for a source whose weight has a name from another tool. Weights that do not sum to 1

@@ -18,6 +18,7 @@ BETWEEN = words_of("between")
 TRACKERS = tuple(one for one in schema.BY_PATH["track"].choices if one != "none")
 FALLS = ("decay", "decaying", "down", "annealing")
 """Words before the rate at the end of a schedule: `decay to 10%`."""
+WEIGHTS = ("param", "params", "parameters", "weights")
 OF_ROWS = ("of", "the", "rows", "row", "samples", "examples", "data", "dataset", "training", "set", "for")
 REGULAR = mapped("regular")
 """Maps words for regular events to their clauses: `log every 10 steps` sets `track`."""
@@ -40,22 +41,16 @@ class Reader:
 
 
 def _regularly(reader: Reader) -> str:
-    """Read a regular event, or the number of checkpoints: `save a checkpoint every 100 steps`, `keep the last 3`."""
-    clause = REGULAR.get(reader.word().lower(), "")
-    after = 1 + (reader.word(1) in (":", "="))
+    """Read a regular event: `save a checkpoint every 100 steps`."""
+    more = reader.word() in ("every", "each") and reader.clause in REGULAR.values()  # `save to "out/run" every epoch`
+    clause = reader.clause if more else REGULAR.get(reader.word().lower(), "")
+    after = 0 if more else 1 + (reader.word(1) in (":", "="))
     tracker, split = "", ""
     between = {"track": TRACKERS, "eval": (*SPLITS, "on", "split", "set")}.get(clause, ())
     while clause and (reader.word(after) in BETWEEN or reader.word(after) in between):
         tracker = reader.word(after) if reader.word(after) in TRACKERS else tracker
         split = reader.word(after) if clause == "eval" and reader.word(after) in SPLITS else split
         after += 1
-    if reader.word().lower() in ("keep", "keeping"):
-        while reader.word(after) in ("the", "last", "best", "newest", "only", "latest", "at", "most"):
-            after += 1
-        kept, named = _counted(reader.word(after)), reader.word(after + 1).rstrip("s") == "checkpoint"
-        if kept.rstrip(".").isdecimal() and (named or reader.clause == "save"):
-            reader.at += after + 1 + named
-            return f"save(keep={kept.rstrip('.')})"
     if not clause or reader.word(after) not in ("every", "each"):
         return ""
     count, unit = reader.word(after + 1), reader.word(after + 2).rstrip("s")
@@ -74,6 +69,75 @@ def _regularly(reader: Reader) -> str:
         split = reader.word(after)
         reader.at += after + 1 + (reader.word(after + 1) in ("split", "set", "data"))
     return f"{head}({f'split={split}, ' if split else ''}every={'epoch' if epoch else count})"
+
+
+def _kept(reader: Reader) -> str:
+    """Read which checkpoints are kept: `keep the last 3`, `save only the final model`."""
+    verb, after = reader.word().lower(), 1
+    if verb not in ("keep", "keeping", "save"):
+        return ""
+    while reader.word(after) in ("the", "last", "best", "newest", "only", "latest", "final", "at", "most"):
+        after += 1
+    before = {*reader.words[reader.at + 1 : reader.at + after]}
+    kept, named = _counted(reader.word(after)).rstrip("."), reader.word(after + 1).rstrip("s") == "checkpoint"
+    newest = not before.isdisjoint(("last", "newest", "latest"))
+    if kept.isdecimal() and (newest if verb == "save" else named or reader.clause == "save"):
+        reader.at += after + 1 + named
+        return f"save(keep={kept})"
+    only = "only" in before or reader.word(after + 1) == "only"
+    if only and "final" in before and reader.word(after) in ("model", "checkpoint", "weights", "adapter"):
+        reader.at += after + 1 + (reader.word(after + 1) == "only")
+        return "save(every=never)"
+    return ""
+
+
+def _swept(reader: Reader) -> str:
+    """Read the values of a sweep: `sweep lr over 1e-6, 2e-6`."""
+    name, after, values = reader.word(1), 2, list[str]()
+    if reader.word() != "sweep" or name not in schema.outer_names():
+        return ""
+    while reader.word(after) in ("over", "in", "from", "across", "of", "=", ":"):
+        after += 1
+    while re.fullmatch(r"[\d.][\w.%-]*", reader.word(after)):
+        values.append(reader.word(after))
+        after += 1 + (reader.word(after + 1) in (",", "and", "or"))
+    if len(values) < 2:
+        return ""
+    reader.at += after
+    return f"sweep {{ {name} = [{', '.join(values)}] }}"
+
+
+def _tracked_as(reader: Reader) -> str:
+    """Read a tracker and the name of the run: `track wandb as my-run`."""
+    after = 1 + (reader.word(1) in ("to", "with", "in"))
+    named = reader.word(after + 2) if reader.word(after + 1) in ("as", "named", "called") else ""
+    if REGULAR.get(reader.word()) != "track" or reader.word(after) not in TRACKERS or not named:
+        return ""
+    tracker, name = reader.word(after), named.strip('"')
+    reader.at += after + 3
+    return f'track {tracker}(name="{name}")'
+
+
+def _offloaded(reader: Reader) -> str:
+    """Read what is kept in host memory: `offload the optimizer to cpu`, `offload optimizer and params to cpu`."""
+    to = next((at for at in range(2, 7) if reader.word(at) == "to"), 0)
+    parts = {*reader.words[reader.at + 1 : reader.at + to]} - {"the", "and", ",", "states", "state", "model"}
+    host = reader.word(to + 1).lower() in ("cpu", "host", "ram", "memory")
+    if reader.word() != "offload" or not to or not host or not parts <= {"optimizer", *WEIGHTS}:
+        return ""
+    reader.at += to + 2
+    return "offload=optimizer" if parts == {"optimizer"} else "offload=cpu"
+
+
+def _whole_batch(reader: Reader) -> str:
+    """Read the global batch after the name of its clause: `batch 64 micro 4`, `batch of 64`."""
+    after = 1 + (reader.word(1) == "of")
+    known = reader.word() == "batch" and reader.word(after).isdecimal()
+    if not known or reader.word(after + 1) in ("per", "on", "each", "x", "/"):
+        return ""
+    reader.at += after + 1
+    reader.clause = "batch"
+    return f"gbs={reader.word(-1)}"
 
 
 def _saved_in(reader: Reader) -> str:
@@ -96,6 +160,7 @@ def _held_out(reader: Reader) -> str:
     """Read the rows for evaluation: `hold out 5% for validation`, `reserve 500 rows for eval`."""
     first, second = reader.word().lower(), reader.word(1)
     after = 2 if (first, second) in (("hold", "out"), ("set", "aside")) else int(first in ("reserve", "holdout"))
+    after = 1 if first == "on" and reader.clause == "eval" else after  # `evaluate every epoch on 5% of the data`
     share, rows = reader.word(after), after + 1
     if not re.fullmatch(r"\d[\d_]*%?", share):
         return ""
@@ -214,5 +279,20 @@ def _gpus(reader: Reader) -> str:
     return ""
 
 
-EVENTS = (_best, _saved_in, _regularly, _held_out, _until, _everywhere, _falls_to, _to_the_hub, _gpus)
+EVENTS = (
+    _best,
+    _kept,
+    _saved_in,
+    _regularly,
+    _swept,
+    _tracked_as,
+    _offloaded,
+    _whole_batch,
+    _held_out,
+    _until,
+    _everywhere,
+    _falls_to,
+    _to_the_hub,
+    _gpus,
+)
 """The functions that read events, in the order in which they are tried."""

@@ -34,7 +34,7 @@ from xpc.grammar.diagnostic import Diagnostic, Edit, Label, applied
 from xpc.grammar.record import evolve, record
 from xpc.grammar.source import Source, Span
 
-ALONE = ("hardware", "nodes", "launch", "extra", "data", "sweep", "method")
+ALONE = ("launch", "extra")
 """Clauses for which lines in words, such as `nodes is 2`, are never rewritten as settings."""
 HEADS = tuple(row.path for row in TABLE if row.head and row.choices)
 BULLET = re.compile(r"(?:[-*•‣–>][ \t]+|\d{1,2}[.)][ \t]+|\+{1,2}(?=[A-Za-z])|\[[ xX]\][ \t]+)+")
@@ -197,6 +197,8 @@ def settled(inside: Sequence[Diagnostic], source: Source, start: int, end: int) 
         return False
     moved = [Edit(Span(one.span.start - start, one.span.end - start), one.text) for one in edits]
     line = applied(source.text[start:end], moved)
+    if re.match(r"[ \t]*data\([^()]*\)[ \t]+\w", line):
+        return False  # `data(chat) template chatml`, where the words would be sources
     sentence = line.lstrip().startswith("train ")
     before = "xpc 1\n" if sentence else body(method_of(source.text)) + heads(source.text, start)
     return not findings_of(before + line + "\n" + "}\n" * before.count("{\n"))
@@ -294,14 +296,15 @@ def _in_words(found: Diagnostic, source: Source, text: str, span: Span) -> Diagn
         message = "trackers are separated by spaces"
         return evolve(found, message=message, help=f"write `{form}`", edits=(Edit(span, form),))
     read = phrases(plain, False, method_of(source.text))
-    if read is None:
+    if read is None or (not read.forms and not read.length and re.search("[:=]", plain)):
         return None
     forms = [one for one in read.forms if one not in CLAUSES or one in BY_PATH] or read.forms  # `batch` alone is empty
     message = "settings are written `name = value`, each on its own line"
     if re.fullmatch(r"[\w.]+[ \t]*=[ \t]*\S+", plain):  # `epochs = 2` is written so
         message = f"`{clause.partition('=')[0]}` is not a setting of the language"
     length = [f"`for {read.length}` in the first line, after the data"] if read.length else []
-    help = "; ".join([f"write {', '.join([*(f'`{one}`' for one in forms), *length])}", *read.unclear])
+    written = ", ".join([*(f"`{one}`" for one in forms), *length])
+    help = "; ".join([*([f"write {written}"] if written else []), *read.unclear])
     edits = () if read.length or read.unclear else (Edit(span, "\n".join(forms)),)
     return evolve(found, message=message, primary=Label(source, span), help=help[:600], edits=edits)
 

@@ -9,7 +9,8 @@ from xpc.compiler.language import schema
 from xpc.compiler.suggest.converted_values import methods_with, unit_of
 from xpc.compiler.suggest.joined_values import UNITS, may_have
 from xpc.compiler.suggest.known_names import NEVER_LEGAL
-from xpc.compiler.suggest.lines.events import EVENTS, FALLS, Reader
+from xpc.compiler.suggest.lines.events import EVENTS, FALLS, OF_ROWS, Reader
+from xpc.compiler.suggest.lines.notations import LISTS
 from xpc.compiler.suggest.lines.rewriting import rewritten
 from xpc.compiler.suggest.lines.units import COUNTED
 from xpc.compiler.suggest.meaning import is_known, meaning
@@ -23,7 +24,7 @@ TOKENS = re.compile(
     r"\"[^\"\n]*\"|'[^'\n]*'|\[[^\]\n]*\]|[\w.-]+\([^()\n]*\)|:=|==|=>|->|<-|[,;&+=]|:(?=\s|$)"
     r"|[^\s,;&+=:\"'\[\]()]+(?::[^\s,;=:]+)*"
 )
-CLAUSE = re.compile(r"(\w+)(?:\(|$)")
+CLAUSE = re.compile(r"(\w+)(?:[( =]|$)")
 WORD = re.compile(r"[A-Za-z][\w./-]*")
 TUPLE = re.compile(r"\(([\d.eE, -]+)\)")
 """A pattern for numbers in round brackets: `betas=(0.9, 0.95)`."""
@@ -66,6 +67,8 @@ FULL = ("full", "fully", "full-parameter", "full_parameter", "fft")
 FULL_NOUNS = ("param", "finetun", "fine-tun", "tun", "train", "sft", "weight", "model")
 """Words for a training of all weights: `full parameter finetuning`."""
 QUANTIZED = words_of("quantized")
+TAKING = ("data", "take", "use", "only", "limit", "max", "maximum", "at", "most", "to", "the", "first")
+"""Words before a number of rows: `use only the first 1000 rows`."""
 LENGTHS = ("context", "sequence", "sequences", "length", "window", "limit")
 
 
@@ -84,6 +87,7 @@ def phrases(text: str, header: bool, method: str = "") -> Phrases | None:
     """The settings of a text. None if the text has no settings, or if a part of it is not understood. `method` is the
     training method of the spec.
     """
+    text = re.sub(r"\bdeepspeed(?=[ \t]+zero)", "", text)
     text = re.sub(r"\.(?=\s)", ";", BITS.sub(r"\1-bit", UNIT.sub(r"\1 \2", TUPLE.sub(r"[\1]", text))))
     words = TOKENS.findall(text)
     # brackets and signs that no pattern matches are not words
@@ -91,7 +95,6 @@ def phrases(text: str, header: bool, method: str = "") -> Phrases | None:
         return None
     reader, forms, unclear, length, plain = Reader(words, header, method), list[str](), list[str](), "", False
     while reader.at < len(reader.words):
-        library = reader.word() == "deepspeed" and reader.word(1).startswith("zero")
         engine = reader.word() == "on" and reader.word(1) in schema.BY_PATH["launch"].choices
         verb = not header and not reader.at and reader.word().lower() in VERBS
         rises = reader.word() == "linear" and reader.word(1).startswith("warm")  # skip `linear`: every warm-up is
@@ -104,14 +107,14 @@ def phrases(text: str, header: bool, method: str = "") -> Phrases | None:
         while full and reader.word(1).startswith(FULL_NOUNS):
             reader.at += 1
         plain = plain or full
-        if library or engine or verb or rises or full or reader.word().lower() in EMPTY:
+        if engine or verb or rises or full or reader.word().lower() in EMPTY:
             reader.at += 1
         elif not length and (found := _length(reader)):
             length = found
         elif help := _of_several_meanings(reader):
             unclear.append(help)
         elif form := next((form for step in STEPS if (form := step(reader))), ""):
-            forms.append(form)
+            forms.append(form if header else re.sub('^save="', 'save "', form))
             call = CLAUSE.match(form)
             reader.method = reader.method or (form if form in schema.BY_PATH["method"].choices else "")
             reader.clause = call[1] if call is not None and call[1] in schema.CLAUSES else ""
@@ -120,11 +123,20 @@ def phrases(text: str, header: bool, method: str = "") -> Phrases | None:
     named = dict(one.split("=", 1) for one in forms if re.match(r"\w+=", one))
     if any(one.partition("=")[2] != named.get(one.partition("=")[0], one.partition("=")[2]) for one in forms):
         return None  # two values of one setting
-    return Phrases(tuple(joined(forms)), length, tuple(unclear)) if forms or length or (plain and header) else None
+    known = forms or length or unclear or (plain and header)
+    return Phrases(tuple(joined(forms)), length, tuple(unclear)) if known else None
 
 
 def _of_several_meanings(reader: Reader) -> str:
-    """Read a name that may mean several settings, and its value: `batch size 32`. Returns the help about the name."""
+    """Read a name that may mean several settings, and its value: `batch size 32`. Also read a number of rows, which is
+    a setting of each source: `take the first 1000 rows`. Returns the help.
+    """
+    after = next((at for at in range(6) if reader.word(at) not in TAKING), 0)
+    rows = reader.word(after + 1).removesuffix("s") in ("row", "sample", "example")
+    if after and reader.word(after).isdecimal() and (rows or reader.word() == "data"):
+        name, amount = "limit" if "first" in reader.words[reader.at : reader.at + after] else "take", reader.word(after)
+        reader.at += after + 1 + rows
+        return f"write `SOURCE({name}={amount})` in the `data` block, for each source"
     for count in range(LONGEST_NAME, 0, -1):
         named = [reader.word(ahead).rstrip(".") for ahead in range(count)]
         ahead = count + (reader.word(count) in EQUALS)
@@ -189,6 +201,15 @@ def _value(reader: Reader, ahead: int) -> tuple[str, int]:
     return as_value(typed), 1
 
 
+def _items(reader: Reader, ahead: int) -> tuple[str, int] | None:
+    """Read a list without brackets: `q_proj, k_proj and v_proj`. Returns the list, and how many words it has."""
+    items, at = [reader.word(ahead)], ahead + 1
+    while reader.word(at) in (",", "and") and WORD.fullmatch(item := reader.word(at + 1)) and not _is_name(item):
+        items.append(item)
+        at += 2
+    return (f"[{', '.join(items)}]", at - ahead) if len(items) > 1 and WORD.fullmatch(items[0]) else None
+
+
 def _named(reader: Reader) -> str:
     """Read a name and its value: `learning rate of 2e-5`, `lr = 2e-5`."""
     for count in range(LONGEST_NAME, 0, -1):
@@ -213,6 +234,8 @@ def _named(reader: Reader) -> str:
             ahead += 1
         value, length = _value(reader, ahead)
         row = None if known is None else schema.BY_PATH.get(known.path)
+        if row is not None and row.kind.name in LISTS:
+            value, length = _items(reader, ahead) or (value, length)
         unit = reader.word(ahead + 1).lower() if length == 2 else ""
         if value[-1:] in TIMES.values() and unit and (row is None or row.kind.name != "duration"):
             continue
@@ -352,6 +375,8 @@ def _alone(reader: Reader) -> str:
             reader.at += count
             reader.at += 2 * (legal and reader.word() in ("=", ":") and reader.word(1).lower() == "true")
             reader.at += switch and reader.word() == "on" and reader.word(1) in ("", *EMPTY)
+            while row is not None and row.clause == "data" and reader.word() in OF_ROWS:  # `shuffle the data`
+                reader.at += 1
             return form
     return ""
 

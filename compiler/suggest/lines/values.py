@@ -89,7 +89,8 @@ def _help(name: str, typed: str, rows: Sequence[schema.Setting], before: str) ->
             row.kind.name in ("name", "text", "choice") for row in schema.TABLE if row.name == name
         )
         split = holdout_help(typed) if name == "split" else ""
-        return split or (takes(name) if one and NAMES.fullmatch(typed) else "")
+        others = {*re.split(r"[ \t]*,[ \t]*", typed)[1:]}.isdisjoint(schema.outer_names())  # `bf16, tf32`
+        return split or (takes(name) if one and others and NAMES.fullmatch(typed) else "")
     if SEVERAL.fullmatch(typed):  # `devices 0, 1`
         count = len(re.split(SEPARATOR, typed))
         return f"write `hardware {count} x GPU`, {YOUR_GPU}; CUDA_VISIBLE_DEVICES chooses the cards"

@@ -53,8 +53,12 @@ class AssistantMasks(Feature):
         return missing(tokenizer) if tokenizer is not None and tokenizer.chat_template else []
 
     def check_first_row(self, bundle: Bundle, name: str, row: Mapping[str, Any], tokenizer: Tokenizer) -> list[str]:
-        """Check that the template's marks enclose the answers of a row, but not its questions."""
-        why = wrong_marks(bundle.row_format().conversations(dict(row)), tokenizer)
+        """Check that a row is a conversation, and that the template's marks enclose its answers, but not its
+        questions. If the run mixes rows of several formats, plain texts are legal."""
+        turns = bundle.row_format().conversations(dict(row))
+        if not turns and not any(one.get("kind") for one in bundle.data["sources"]):
+            return [f"{name}: the first row has no conversation, which `assistant_only` needs; leave it out"]
+        why = wrong_marks(turns, tokenizer)
         return [] if why is None else [f"{name}: {why}"]
 
 

@@ -18,6 +18,7 @@ from stacks import has
 from tiny_models import SIZES
 
 from xpc.compiler.language.optimizers import TORCH
+from xpc.compiler.data.rows import conversational
 from xpc.compiler.spec import Spec
 
 ROWS, MOST_ROWS = 64, 256
@@ -71,13 +72,19 @@ def kind(spec: Spec) -> tuple[str, ...]:
 def trainable(spec: Spec) -> bool:
     """Whether a run of the spec is possible here. The environment needs its packages: peft for adapters, and on a CPU
     only torch's optimizers. Adapters that start from the weights or inputs of the tiny model need a rank for which its
-    layers are wide enough. LoftQ reads a file of the named model, which only the hub has.
+    layers are wide enough. LoftQ reads a file of the named model, which only the hub has. EVA needs as many trained
+    tokens as the rank, and the rows here have few. `assistant_only` needs conversations, and the prompts and
+    completions here are texts.
     """
     if spec.lora and not has(spec.stack.name, "peft"):
         return False
     if spec.get("lora.init") in DECOMPOSED and spec.integer("lora.rank") > NARROWEST:
         return False
     if spec.get("lora.init") == "loftq":
+        return False
+    if spec.get("lora.init") == "eva" and spec.integer("lora.init_rows") < spec.integer("lora.rank"):
+        return False
+    if spec.flag("method.assistant_only") and any(conversational(one) is None for one in spec.sources):
         return False
     return not spec.on_cpu or spec.text("optimizer") in TORCH
 

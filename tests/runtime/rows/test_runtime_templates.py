@@ -67,6 +67,17 @@ def test_marks_that_nobody_can_put_in():
     assert "no {% generation %} marks" in assistant_masks.missing(tokenizer)[0]
 
 
+@pytest.mark.parametrize(("kinds", "found"), [((None,), 1), (("text", "messages"), 0)])
+def test_plain_rows_have_no_answers_to_mask(tmp_path: Path, kinds: tuple[str | None, ...], found: int) -> None:
+    """trl would refuse them after the model is loaded. A mixture may contain them next to conversations."""
+    sources = [source("rows.jsonl", "prompt_completion", **({"kind": kind} if kind else {})) for kind in kinds]
+    bundle = bundle_of(str(tmp_path), plan("model", sources))
+    checked = assistant_masks.AssistantMasks().check_first_row
+    row = {"prompt": "2 + 2?", "completion": "4"}
+    output = checked(bundle, "rows.jsonl", row, Words(MARKED))  # type: ignore[arg-type]
+    assert [("needs" in one) for one in output] == [True] * found
+
+
 @pytest.mark.slow  # builds a tokenizer
 def test_marks_around_other_turns(tmp_path: Path):
     """A template is reported if its marks enclose the questions of a row, or no turn at all. It is not reported if its
