@@ -164,6 +164,8 @@ def _held_out(reader: Reader) -> str:
     share, rows = reader.word(after), after + 1
     if not re.fullmatch(r"\d[\d_]*%?", share):
         return ""
+    if reader.word(rows) in ("percent", "pct"):
+        share, rows = f"{share}%", rows + 1
     while reader.word(rows) in OF_ROWS:
         rows += 1
     named = REGULAR.get(reader.word(rows)) == "eval" or reader.word(rows) in ("test", "testing", "val")

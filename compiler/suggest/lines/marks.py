@@ -200,7 +200,8 @@ def settled(inside: Sequence[Diagnostic], source: Source, start: int, end: int) 
     if re.match(r"[ \t]*data\([^()]*\)[ \t]+\w", line):
         return False  # `data(chat) template chatml`, where the words would be sources
     sentence = line.lstrip().startswith("train ")
-    before = "xpc 1\n" if sentence else body(method_of(source.text)) + heads(source.text, start)
+    method = "" if line.split()[:1] == ["method"] else method_of(source.text)
+    before = "xpc 1\n" if sentence else body(method) + heads(source.text, start)
     return not findings_of(before + line + "\n" + "}\n" * before.count("{\n"))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from xpc.compiler.language import schema
 from xpc.compiler.suggest.converted_values import methods_with, unit_of
 from xpc.compiler.suggest.joined_values import UNITS, may_have
-from xpc.compiler.suggest.known_names import NEVER_LEGAL
+from xpc.compiler.suggest.known_names import NEVER_LEGAL, known_choice
 from xpc.compiler.suggest.lines.events import EVENTS, FALLS, OF_ROWS, Reader
 from xpc.compiler.suggest.lines.notations import LISTS
 from xpc.compiler.suggest.lines.rewriting import rewritten
@@ -107,7 +107,11 @@ def phrases(text: str, header: bool, method: str = "") -> Phrases | None:
         while full and reader.word(1).startswith(FULL_NOUNS):
             reader.at += 1
         plain = plain or full
-        if engine or verb or rises or full or reader.word().lower() in EMPTY:
+        clause = (
+            not reader.at and reader.word() in schema.CLAUSES and f"{reader.word()}.{reader.word(1)}" in schema.BY_PATH
+        )
+        reader.clause = reader.word() if clause else reader.clause
+        if clause or engine or verb or rises or full or reader.word().lower() in EMPTY:
             reader.at += 1
         elif not length and (found := _length(reader)):
             length = found
@@ -273,7 +277,7 @@ def _takes(name: str, value: str) -> bool:
     row = None if known is None else schema.BY_PATH.get(known.path)
     word = row is not None and row.kind.name in WORDS and value not in EMPTY and not _is_name(value)
     loss = row is not None and row.path == "method.loss" and bool(methods_with(value))
-    return row is not None and (value in row.choices or word or loss)
+    return row is not None and (value in row.choices or word or loss or bool(known_choice(row, value)))
 
 
 def _after_its_value(reader: Reader) -> str:

@@ -17,8 +17,8 @@ from ports import free_port
 from stacks import has
 from tiny_models import SIZES
 
-from xpc.compiler.language.optimizers import TORCH
 from xpc.compiler.data.rows import conversational
+from xpc.compiler.language.optimizers import TORCH
 from xpc.compiler.spec import Spec
 
 ROWS, MOST_ROWS = 64, 256
