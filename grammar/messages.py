@@ -314,7 +314,7 @@ def _in_statement(location: ParserPosition, text: str) -> Diagnostic:
     if met == "LPAR":
         return _arguments_of_a_reference(location, text)
     if met == "COMMA":
-        return _comma(location, text)
+        return notations.comma(location, text)
     if met == "NUMBER" and location.before is None:
         budget = re.fullmatch(r"(\d[\d_]*)(epochs?|steps?)", location.shown.strip("`"))
         if budget:  # the length of the run stands alone on its line, as in `500steps`
@@ -350,25 +350,6 @@ def _braces_put(text: str, met: Span, diagnostic: Diagnostic) -> Edit | None:
     if text[closed.end : stop].strip()[:1] not in ("", "#"):
         return None
     return Edit(Span(opened.start, closed.end), f"{{{text[opened.end : closed.start]}}}")
-
-
-def _comma(location: ParserPosition, text: str) -> Diagnostic:
-    """The error for a comma after a statement, outside of brackets and of one-line blocks."""
-    start, end = line_bounds(text, location.span.start, location.span.start)
-    ends = text[location.span.end : end].strip()[:1] in ("", "#")
-    inside = any(item.kind == "LBRACE" for item in location.stack)
-    if inside and not ends and re.fullmatch(r"\s*[\w./\-]+", text[start : location.span.start]):
-        edits = (Edit(location.span, "\n"),)  # the line lists sources of a `data` block, as in `alpaca, dolly-15k`
-        remedy = "write each of them on a line of its own"
-        return location.error(codes.UNEXPECTED, "unexpected `,`", remedy, edits=edits)
-    if not ends and not re.match(r"\s*[\w.\-]+\s*=", text[start : location.span.start]):
-        return location.error(codes.UNEXPECTED, "unexpected `,`", "choices and settings are separated by spaces")
-    remedy = "settings on their own lines take no commas; a block on one line does: `batch { gbs = 528, micro = 11 }`"
-    before, after = text[start : location.span.start], text[location.span.end : end]
-    # in `loss = sigmoid, ipo`, the word after the comma belongs to the value
-    listed = re.search(r"=\s*[A-Za-z][\w.\-]*\s*$", before) and not re.match(r"\s*[\w.\-]+\s*[={(]", after)
-    edit = Edit(location.span, "" if ends else "\n")
-    return location.error(codes.UNEXPECTED, "unexpected `,`", remedy, edits=() if listed and not ends else (edit,))
 
 
 def _in_one_line_block(location: ParserPosition, text: str, opened: int) -> Diagnostic:

@@ -16,6 +16,7 @@ MARK = re.compile(r":=|->|<-|>(?=\s*\S)")
 """A pattern for signs that stand between a name and its value in other notations. Of `=>`, it matches only the `>`,
 because the parser has already read the `=`.
 """
+IN_A_LINE = "choices and settings are separated by spaces"
 URL = re.compile(
     r"(?:(?:https?://(?:www\.)?(?:huggingface\.co|hf\.co)/|hf://)(?:datasets/|models/)?(?P<name>[\w.-]+/[\w.-]+)\S*"
     r"|\b[a-z][a-z0-9]*://\S*)"
@@ -75,6 +76,36 @@ def _comment(location: ParserPosition, text: str) -> Diagnostic | None:
     return location.error(codes.UNEXPECTED_CHARACTER, message, "comments begin with `#`", edits=edits)
 
 
+def comma(location: ParserPosition, text: str) -> Diagnostic:
+    """The error for a comma after a statement, outside of brackets and of one-line blocks."""
+    start, end = line_bounds(text, location.span.start, location.span.start)
+    ends = text[location.span.end : end].strip()[:1] in ("", "#")
+    inside = any(item.kind == "LBRACE" for item in location.stack)
+    if inside and not ends and re.fullmatch(r"\s*[\w./\-]+", text[start : location.span.start]):
+        edits = (Edit(location.span, "\n"),)  # the line lists sources of a `data` block, as in `alpaca, dolly-15k`
+        remedy = "write each of them on a line of its own"
+        return location.error(codes.UNEXPECTED, "unexpected `,`", remedy, edits=edits)
+    if not ends and not re.match(r"\s*[\w.\-]+\s*=", text[start : location.span.start]):
+        edits = _spaces(location, text, ",")
+        return location.error(codes.UNEXPECTED, "unexpected `,`", IN_A_LINE, edits=edits)
+    remedy = "settings on their own lines take no commas; a block on one line does: `batch { gbs = 528, micro = 11 }`"
+    before, after = text[start : location.span.start], text[location.span.end : end]
+    # in `loss = sigmoid, ipo`, the word after the comma belongs to the value
+    listed = re.search(r"=\s*[A-Za-z][\w.\-]*\s*$", before) and not re.match(r"\s*[\w.\-]+\s*[={(]", after)
+    edit = Edit(location.span, "" if ends else "\n")
+    return location.error(codes.UNEXPECTED, "unexpected `,`", remedy, edits=() if listed and not ends else (edit,))
+
+
+def _spaces(location: ParserPosition, text: str, sign: str) -> tuple[Edit, ...]:
+    """The edits that replace each sign between the settings of a clause by a space, as in `lora rank=16, alpha=32`.
+    Empty if the rest of the line has the sign in another place, too.
+    """
+    at, end = location.span.start, line_bounds(text, location.span.start, location.span.start)[1]
+    between = [*re.finditer(rf"{sign}(?=(\s*)[\w.\-]+\s*=)", text[at:end])]
+    edits = tuple(Edit(Span(at + one.start(), at + one.end()), "" if one[1] else " ") for one in between)
+    return edits if text.count(sign, at, end) == len(edits) else ()
+
+
 def _semicolon(location: ParserPosition, text: str) -> Diagnostic:
     """The error for a `;` after a setting. In a block on one line, it stands for a comma."""
     code, message, at = codes.UNEXPECTED_CHARACTER, "unexpected `;`", location.span.start
@@ -87,6 +118,9 @@ def _semicolon(location: ParserPosition, text: str) -> Diagnostic:
     if rest.strip()[:1] in ("", "#"):
         remedy = "leave the `;` out: a setting ends with its line"
         return location.error(code, message, remedy, edits=(Edit(location.span, ""),))
+    clause = re.match(r"\s*[\w.\-]+\s+[\w.\-\"]", text[start:at])
+    if clause and (spaces := _spaces(location, text, ";")):
+        return location.error(code, message, IN_A_LINE, edits=spaces)
     edits = (Edit(Span(at, end - len(rest.lstrip())), "\n"),)
     return location.error(code, message, "write each setting on its own line", edits=edits)
 
@@ -96,6 +130,9 @@ def colon(location: ParserPosition, text: str) -> Diagnostic:
     if location.word == "xpc":
         message = "the edition of the language follows `xpc` without a colon"
         return location.error(codes.UNKNOWN_EDITION, message, "write `xpc 1`", edits=edition(location, text))
+    if location.word == "train" and (line := re.match(r":[ \t]*(\S.*)", text[location.span.start :])):
+        remedy = f"write `train {line[1].strip()[:100]}`, without a colon"
+        return location.error(codes.UNEXPECTED_CHARACTER, "unexpected `:`", remedy, edits=(Edit(location.span, ""),))
     name = location.word.strip('"')
     remedy = _block_of_yaml(text, location.span.start) or f"a setting is written `{name} = value`"
     return location.error(codes.UNEXPECTED_CHARACTER, "unexpected `:`", remedy, edits=_colons(location, text))

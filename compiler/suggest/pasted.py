@@ -261,6 +261,9 @@ def _keyword(text: str, at: int, start: int, end: int) -> re.Match[str] | None:
     if text[at : at + 1] not in ("'", "/", ",", "$"):
         return None
     first = max(text.rfind(blank, start, at) for blank in " \t\n") + 1
+    clause = text[start:first].strip() and not re.match(r"\s*train\b", text[start:first])
+    if text[at] == "," and clause and re.match(r",[ \t]*[\w.-]+[ \t]*=", text[at:end]):
+        return None  # a clause whose settings have commas between them: `lora rank=16, alpha=32`
     run = re.compile(r"\S+").match(text, first, end)
     for one, other in ((start, end), (first, end if run is None else run.end())):
         found = KWARG.fullmatch(text, one, other)

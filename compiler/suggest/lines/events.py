@@ -53,6 +53,7 @@ def _regularly(reader: Reader) -> str:
         after += 1
     if not clause or reader.word(after) not in ("every", "each"):
         return ""
+    after += reader.word(after + 1) in ("=", ":")
     count, unit = reader.word(after + 1), reader.word(after + 2).rstrip("s")
     last = next((ahead for ahead in (after + 3, after + 2) if reader.word(ahead) == "to"), 0)
     if clause == "track" and last and reader.word(last + 1) in TRACKERS:  # `log every 10 steps to wandb`
@@ -65,6 +66,9 @@ def _regularly(reader: Reader) -> str:
         return ""
     reader.at += after + 2 + (count == "1" if epoch else unit in ("step", "iteration", "iter", "update"))
     after = 1 + (reader.word(1) == "the")
+    if clause == "eval" and reader.word() == "on" and reader.word(1)[:1] == '"':
+        reader.at += 2
+        return f"eval(every={'epoch' if epoch else count}, data={reader.word(-1)})"
     if clause == "eval" and reader.word() == "on" and reader.word(after) in SPLITS:
         split = reader.word(after)
         reader.at += after + 1 + (reader.word(after + 1) in ("split", "set", "data"))
@@ -119,7 +123,10 @@ def _tracked_as(reader: Reader) -> str:
 
 
 def _offloaded(reader: Reader) -> str:
-    """Read what is kept in host memory: `offload the optimizer to cpu`, `offload optimizer and params to cpu`."""
+    """Read what is kept in host memory: `offload the optimizer to cpu`, `optimizer offload`, `cpu offloading`."""
+    if reader.word(1) in ("offload", "offloading") and reader.word() in ("cpu", "optimizer"):
+        reader.at += 2
+        return f"offload={reader.word(-2)}"
     to = next((at for at in range(2, 7) if reader.word(at) == "to"), 0)
     parts = {*reader.words[reader.at + 1 : reader.at + to]} - {"the", "and", ",", "states", "state", "model"}
     host = reader.word(to + 1).lower() in ("cpu", "host", "ram", "memory")
@@ -160,7 +167,8 @@ def _held_out(reader: Reader) -> str:
     """Read the rows for evaluation: `hold out 5% for validation`, `reserve 500 rows for eval`."""
     first, second = reader.word().lower(), reader.word(1)
     after = 2 if (first, second) in (("hold", "out"), ("set", "aside")) else int(first in ("reserve", "holdout"))
-    after = 1 if first == "on" and reader.clause == "eval" else after  # `evaluate every epoch on 5% of the data`
+    if first == "on" and (reader.clause == "eval" or reader.word(-1) == "eval"):
+        after = 1 + (second in ("holdout", "a", "the"))  # `evaluate every epoch on 5% of the data`
     share, rows = reader.word(after), after + 1
     if not re.fullmatch(r"\d[\d_]*%?", share):
         return ""
@@ -236,18 +244,19 @@ def _falls_to(reader: Reader) -> str:
 
 def _to_the_hub(reader: Reader) -> str:
     """Read an upload: `push it to me/model`, `push to the hub`."""
-    if reader.word() not in ("push", "upload", "publish"):
+    if reader.word() not in ("push", "upload", "publish", "save"):
         return ""
-    after = 1
+    after, saved = 1, reader.word() == "save"
     while reader.word(after) in ("it", "the", "model", "adapter", "weights", "to", "hf", "huggingface"):
         after += 1
     named = reader.word(after)
-    if named != "hub" and not REPOSITORY.fullmatch(named):
+    if named != "hub" and (saved or not REPOSITORY.fullmatch(named)):
         return ""
     reader.at += after + 1
-    if named == "hub" and reader.word() == "as" and REPOSITORY.fullmatch(reader.word(1)):
-        named = reader.word(1)
-        reader.at += 2
+    title = int(reader.word() == "as")
+    if named == "hub" and REPOSITORY.fullmatch(reader.word(title)):
+        named = reader.word(title)
+        reader.at += title + 1
     return "hub" if named == "hub" else f"hub(name={named})"
 
 
