@@ -86,8 +86,8 @@ def comma(location: ParserPosition, text: str) -> Diagnostic:
         remedy = "write each of them on a line of its own"
         return location.error(codes.UNEXPECTED, "unexpected `,`", remedy, edits=edits)
     if not ends and not re.match(r"\s*[\w.\-]+\s*=", text[start : location.span.start]):
-        edits = _spaces(location, text, ",")
-        return location.error(codes.UNEXPECTED, "unexpected `,`", IN_A_LINE, edits=edits)
+        spaces = _spaces(location, text, ",")
+        return location.error(codes.UNEXPECTED, "unexpected `,`", IN_A_LINE, edits=spaces)
     remedy = "settings on their own lines take no commas; a block on one line does: `batch { gbs = 528, micro = 11 }`"
     before, after = text[start : location.span.start], text[location.span.end : end]
     # in `loss = sigmoid, ipo`, the word after the comma belongs to the value
