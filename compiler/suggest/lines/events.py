@@ -127,7 +127,7 @@ def _offloaded(reader: Reader) -> str:
     if reader.word(1) in ("offload", "offloading") and reader.word() in ("cpu", "optimizer"):
         reader.at += 2
         return f"offload={reader.word(-2)}"
-    to = next((at for at in range(2, 7) if reader.word(at) == "to"), 0)
+    to = next((at for at in range(1, 7) if reader.word(at) == "to"), 0)
     parts = {*reader.words[reader.at + 1 : reader.at + to]} - {"the", "and", ",", "states", "state", "model"}
     host = reader.word(to + 1).lower() in ("cpu", "host", "ram", "memory")
     if reader.word() != "offload" or not to or not host or not parts <= {"optimizer", *WEIGHTS}:
@@ -140,8 +140,9 @@ def _whole_batch(reader: Reader) -> str:
     """Read the global batch after the name of its clause: `batch 64 micro 4`, `batch of 64`."""
     after = 1 + (reader.word(1) == "of")
     known = reader.word() == "batch" and reader.word(after).isdecimal()
-    if not known or reader.word(after + 1) in ("per", "on", "each", "x", "/"):
-        return ""
+    then = reader.word(after + 1)
+    if not known or not (then in ("", ",", "and", "with") or f"batch.{then}" in schema.BY_PATH):
+        return ""  # `batch 8 per gpu`, `batch 4096 tokens`
     reader.at += after + 1
     reader.clause = "batch"
     return f"gbs={reader.word(-1)}"
