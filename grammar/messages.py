@@ -106,12 +106,13 @@ def _clock(location: ParserPosition, text: str) -> tuple[Diagnostic, Edit] | Non
     days, hours, minutes, seconds = (int(one or 0) for one in found.groups())
     total = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
     value = f"{total // 3600}h" if total % 3600 == 0 else f"{total // 60}m" if total % 60 == 0 else f"{total}s"
-    span = Span(*found.span())
-    edit = Edit(span, value)
+    name = re.search(r"[A-Za-z_]([ \t]+)$", text[: found.start()][-100:])  # `time 12:00:00` lacks its `=`
+    span = Span(found.start() - (len(name[1]) if name is not None else 0), found.end())
+    edit = Edit(span, f"={value}" if name is not None else value)
     diagnostic = location.error(
         codes.UNEXPECTED_CHARACTER, "a duration is a number and its unit", f"write `{value}`", edits=(edit,)
     )
-    return diagnostic, Edit(span, value.ljust(span.end - span.start))
+    return diagnostic, Edit(span, edit.text.ljust(span.end - span.start))
 
 
 def _nodes(location: ParserPosition, text: str) -> tuple[Diagnostic, Edit] | None:

@@ -217,7 +217,7 @@ def _unwrapped(line: str) -> list[Pair] | None:
     if clock is not None and re.fullmatch(r"(?:\d+-)?\d+(?::\d\d)+", clock["value"]):
         return [Pair(_bare(clock["name"]), _value(clock["value"]))]
     pair = PAIR.fullmatch(text) or (SPACED.fullmatch(text) if spoken else None)
-    if pair is None:
+    if pair is None or pair["name"].split()[-1].isdecimal():  # the colon of `launch slurm time 04:00:00`
         return None
     several = _several(text)
     if several is not None:
