@@ -57,7 +57,10 @@ OFF: Mapping[str, Any] = {
 }  # fmt: skip
 """Values for arguments that may need a GPU, weights or several processes. They replace the run's values, but an
 argument that the run does not set stays unset."""
-DROPPED = ("deepspeed", "fsdp", "fsdp_config", "parallelism_config")
+DROPPED = (
+    "activation_checkpointing_kwargs", "deepspeed", "fsdp", "fsdp_config", "gradient_checkpointing_kwargs",
+    "parallelism_config",
+)  # fmt: skip
 ELSEWHERE = ("distributed", "evaluation", "optimizer", "saving", "streaming", "library_internals")
 """Folders of the runtime and of its ``features/``. Their features do not change how rows are prepared."""
 MODELS = (

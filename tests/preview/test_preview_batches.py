@@ -207,6 +207,13 @@ def test_every_form_of_distillation_shows_the_trained_rows(warm: Warm, target: s
     assert all(any(learned) == own and not all(learned) for _, learned in shown)
 
 
+def test_rows_are_prepared_without_selective_checkpointing(warm: Warm) -> None:
+    """trl refuses `selective` without checkpointing, which needs a model."""
+    text = written("sft", DEFAULT, "messages").replace("checkpointing=false", "checkpointing(selective)")
+    answer, batches = both(warm, "selective", text, DEFAULT)
+    assert sorted(previewed(answer)) == sorted(collated(batches, "sft"))
+
+
 BY_ANOTHER = ("chat", "answers-packed", "answers-wrapped", "turns-split")
 """Cases that `make test` leaves out and `make slow` tries. `chat` is the same run as in the test above. Each other case
 combines a kind of row and a kind of packing, which `make test` tries separately.

@@ -29,9 +29,10 @@ SWITCHED = ("off", "no", "none", "false", "disabled", "yes", "true", "enabled")
 
 
 def _is_repository(value: Value) -> bool:
-    """Whether a value of `hub` is the name of a repository, and not a switch such as `true` or `off`."""
-    switches = ("true", "false", "yes", "no", "on", "off", "none")
-    return isinstance(value, String) or (isinstance(value, Ref) and value.name not in switches)
+    """Whether a value of `hub` names a repository. It may also be a switch such as `off`, or a setting of `hub`."""
+    others = ("true", "false", "yes", "no", "on", "off", "none", "private", "public")
+    named = isinstance(value, Ref) and value.name not in (*others, *schema.BY_PATH["save.hub.strategy"].choices)
+    return isinstance(value, String) or named
 
 
 class Clauses(Collector):

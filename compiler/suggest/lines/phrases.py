@@ -366,6 +366,12 @@ def _alone(reader: Reader) -> str:
         noun = count > 1 and named[-1] in ("schedule", "scheduler", "optimizer", "precision", "attention", "method")
         if count > 1 and re.match(r"\d", reader.word(count)):
             continue  # `constant learning rate 1e-5`
+        if (
+            not legal
+            and reader.word(count) in (":", "=")
+            and reader.word(count + 1).lower() not in ("", "true", "yes", "on")
+        ):
+            continue  # a value follows: `finetuning_type: freeze`
         stated = count > 1 and named[-1].isdecimal() and advice("_".join(named[:-1]), named[-1]) is not None
         if stated or _begins_with_the_method(named) or not {"on", "for"}.isdisjoint(named):
             continue
