@@ -171,7 +171,8 @@ def _wrong_key(stack: Stack, file: str, name: str, value: object) -> str | None:
         return MAPPING
     if not any(_fits(word, file, value) for word in words):
         return " or ".join({"bool": "true or false", "Path": "a path"}.get(word, word) for word in words)
-    return _out_of_bounds({**record, **stack.legal(file, name)}, value)
+    stated = stack.legal(file, name)
+    return _outside(stated, value) if "one_of" in stated else _out_of_bounds({**record, **stated}, value)
 
 
 def _fits(word: str, file: str, value: object) -> bool:

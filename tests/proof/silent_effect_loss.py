@@ -81,14 +81,14 @@ class Scale:
 
         names = ("input_ids", "attention_mask", "position_ids", "token_type_ids")
         row = {name: value for name, value in given.items() if name in names}
-        logits = self.trainer.model(**row, use_cache=False).logits[:, :-1].float()
-        labels = given["labels"][:, 1:]
-        # transformers 4 counts all tokens of a row, and so also the row's first token, which no token predicts
-        # (Trainer.get_batch_samples)
-        counted = given["labels"] if self.run.job["all_tokens"] else labels
-        if "shift_labels" in given:
+        logits = self.trainer.model(**row, use_cache=False).logits.float()
+        if "shift_labels" in given:  # a sequence that several processes share
             counted = labels = given["shift_labels"]
-            logits = self.trainer.model(**row, use_cache=False).logits.float()
+        else:
+            logits, labels = logits[:, :-1], given["labels"][:, 1:]
+            # transformers 4 counts all tokens of a row, and so also the row's first token, which no token predicts
+            # (Trainer.get_batch_samples)
+            counted = given["labels"] if self.run.job["all_tokens"] else labels
         value = torch.nn.functional.cross_entropy(
             logits.reshape(-1, logits.shape[-1]), labels.reshape(-1), ignore_index=-100, reduction="sum"
         )
@@ -107,16 +107,19 @@ class Scale:
         """Describe the differences between the expected and the actual loss and gradient."""
         import torch
 
-        if not self.loss or not self.count:
+        if not self.loss:
             return []
         values = self.run.plan["arguments"]
         many = torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1
         world = torch.distributed.get_world_size() if many else 1
         across = self.tokens and values.get("average_tokens_across_devices", False)
-        numbers = torch.tensor([self.total, self.count, self.total / self.count, self.seen], dtype=torch.float64)
+        mean = self.total / self.count if self.count else 0.0  # a part of a shared sequence may have no trained token
+        numbers = torch.tensor([self.total, self.count, mean, self.seen], dtype=torch.float64)
         if many:
             torch.distributed.all_reduce(numbers)
         total, count, each, seen = numbers.tolist()
+        if not count:
+            return []
         wanted, seen = total / count if across else each / world, seen / world
         half = values.get("bf16") or self.run.plan["model"]["dtype"] != "float32" or self._quantized()
         limit = LOOSE if half else TIGHT
@@ -127,7 +130,7 @@ class Scale:
             shares = torch.tensor([0.0, 0.0], dtype=torch.float64)
             for name, taken in self.taken.items():
                 part = self.gradient.get(name)
-                part = torch.zeros_like(taken) if part is None else part / (count if across else self.count)
+                part = torch.zeros_like(taken) if part is None else part / (count if across else self.count or 1)
                 if many:
                     torch.distributed.all_reduce(part)
                     part = part if across else part / world

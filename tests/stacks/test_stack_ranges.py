@@ -114,3 +114,12 @@ def test_lists() -> None:
     assert extras.wrong_value(stack, "trl", "label_names", ["labels"]) is None
     assert extras.wrong_value(stack, "trl", "label_names", "labels") is not None
     assert extras.wrong_value(stack, "trl", "label_names", [1]) is not None
+
+
+def test_a_switch_of_deepspeed_may_have_one_legal_value() -> None:
+    """In deepspeed 0.16.8, a run with this switch ends in its first step (TypeError)."""
+    key = "zero_optimization.stage3_use_all_reduce_for_fetch_params"
+    for stack in map(stacks.load, stacks.names()):
+        old = stack.pins["deepspeed"] == "0.16.8"
+        assert extras.wrong_value(stack, "deepspeed", key, True) == ("false" if old else None)
+        assert extras.wrong_value(stack, "deepspeed", key, False) is None
